@@ -10,6 +10,7 @@ use super::stats::{
 };
 use iopj_store::StudyRecord;
 use serde::Serialize;
+use std::collections::HashMap;
 
 /// The replicates of a cell: their numbers and values.
 pub type Sample = Vec<(u32, f64)>;
@@ -192,18 +193,21 @@ impl TestPlan {
 
 /// The blocks that all samples have, with the values of each; empty without samples.
 pub fn joined(samples: &[Sample]) -> Vec<(u32, Vec<f64>)> {
-    let value = |sample: &Sample, block: u32| {
-        sample.iter().find(|(other, _)| *other == block).map(|(_, value)| *value)
-    };
-    let all = |block: u32| samples.iter().map(|sample| value(sample, block)).collect::<Option<Vec<f64>>>();
+    let by_block: Vec<HashMap<u32, f64>> = samples.iter().map(by_block).collect();
+    let all = |block: u32| by_block.iter().map(|sample| sample.get(&block).copied()).collect::<Option<_>>();
     let first = samples.first().into_iter().flatten();
     first.filter_map(|(block, _)| all(*block).map(|values| (*block, values))).collect()
 }
 
 /// The values of the blocks that have both.
 pub fn pairs(a: &Sample, b: &Sample) -> Vec<(f64, f64)> {
-    let partner = |replicate| b.iter().find(|(other, _)| *other == replicate);
-    a.iter().filter_map(|(replicate, a)| partner(*replicate).map(|(_, b)| (*a, *b))).collect()
+    let b = by_block(b);
+    a.iter().filter_map(|(block, a)| b.get(block).map(|b| (*a, *b))).collect()
+}
+
+/// The first value of each block.
+fn by_block(sample: &Sample) -> HashMap<u32, f64> {
+    sample.iter().rev().copied().collect()
 }
 
 /// The ratio of geometric means with the interval of the difference of logarithms: so many standard errors to
@@ -223,6 +227,18 @@ mod tests {
 
     fn sample(values: &[f64]) -> Sample {
         (0..).zip(values.iter().copied()).collect()
+    }
+
+    /// Each block was looked for among all of the other sample: of a million trials, days.
+    #[test]
+    fn many_blocks_are_paired_without_comparing_each_with_each() {
+        let many: Sample = (0..500_000).map(|block| (block, f64::from(block))).collect();
+        let half: Sample = many.iter().rev().filter(|(block, _)| block % 2 == 0).copied().collect();
+        assert_eq!(pairs(&many, &half).len(), 250_000);
+        let (last, values) = joined(&[half, many]).into_iter().next().unwrap();
+        assert_eq!((last, values), (499_998, vec![499_998.0; 2]));
+        // Of a block that is there twice, the first counts.
+        assert_eq!(pairs(&vec![(1, 5.0)], &vec![(1, 6.0), (1, 7.0)]), [(5.0, 6.0)]);
     }
 
     fn near(value: f64, expected: f64) {
