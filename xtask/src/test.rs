@@ -132,10 +132,10 @@ fn at_priority(nice: i32) -> Result<()> {
 }
 
 /// What needs no quiet machine: the release build and iopj for Arm, Miri, the counts of the engine's
-/// instructions, the unit tests for Arm, the C interface, and packing. The lab's guests use little more than
-/// one of two processors, and at the lowest priority this takes little of theirs; the builds, which their
-/// tests wait for, have a higher one. `built` gets a message once the release build has ended, and is dropped
-/// once that for Arm has. Returns what failed.
+/// instructions, the unit tests for Arm, the C interface, packing, and questions of a fleet. The lab's guests
+/// use little more than one of two processors, and at the lowest priority this takes little of theirs; the
+/// builds, which their tests wait for, have a higher one. `built` gets a message once the release build has
+/// ended, and is dropped once that for Arm has. Returns what failed.
 fn builds(workspace: &Workspace, counts: bool, for_arm: bool, built: Sender<()>) -> Vec<String> {
     // Without root it keeps the priority of the others.
     let is_ahead = at_priority(AHEAD).is_ok();
@@ -159,14 +159,15 @@ fn builds(workspace: &Workspace, counts: bool, for_arm: bool, built: Sender<()>)
     }
     results.push(ffi::check_built(workspace));
     results.push(dist::check_packing(workspace));
+    results.push(queries::check(workspace));
     failures(results)
 }
 
 /// What goes on once no test but those with guests uses a disk or switches io_uring off for a moment: the
-/// Python package, questions of a fleet, and the counts of iopj's instructions and of the adaptive engine's,
-/// which need a disk for themselves; and those of reading stores. Returns what failed.
+/// Python package, and the counts of iopj's instructions, of the adaptive engine's and of reading stores, for
+/// which iopj runs on a disk. Returns what failed.
 fn undisturbed(workspace: &Workspace, counts: bool) -> Vec<String> {
-    let mut results = vec![at_priority(LOWEST), python::check_built(workspace), queries::check(workspace)];
+    let mut results = vec![at_priority(LOWEST), python::check_built(workspace)];
     if counts {
         results.push(instructions::check_iopj(workspace));
         results.push(instructions::check_routed(workspace));
