@@ -7,7 +7,7 @@ use crate::shared_value::SharedValue;
 use crate::trial_row::TrialRow;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::Scope;
+use std::thread::{Builder, Scope};
 
 /// More threads than these would wait for what is read.
 const MOST: usize = 4;
@@ -84,34 +84,46 @@ pub(crate) struct Decoders {
     lanes: Vec<(SyncSender<Batch>, Receiver<Decoded>)>,
     put: usize,
     taken: usize,
+    /// Decodes where there are no threads, and what it has decoded.
+    here: (Decoder, Option<Decoded>),
 }
 
 impl Decoders {
-    /// Starts as many as there are processors, within reason. They end when this is dropped.
+    /// Without threads: they are not worth it for a few trials.
+    pub(crate) fn here(path: &Path) -> Decoders {
+        Decoders { lanes: Vec::new(), put: 0, taken: 0, here: (Decoder::new(path), None) }
+    }
+
+    /// Starts as many threads as there are processors, within reason and as far as the machine lets it. They
+    /// end when this is dropped.
     pub(crate) fn start<'scope>(scope: &'scope Scope<'scope, '_>, path: &Path) -> Decoders {
         let many = std::thread::available_parallelism().map_or(1, |many| many.get().min(MOST));
-        let lanes = std::iter::repeat_with(|| {
+        let lane = || {
             let (to, batches) = sync_channel::<Batch>(1);
             let (decoded, from) = sync_channel(1);
             let mut decoder = Decoder::new(path);
-            scope.spawn(move || {
+            let work = move || {
                 // It fails once nobody takes them any more.
-                batches.iter().try_for_each(|batch| decoded.send(decoder.decode(batch)))
-            });
-            (to, from)
-        });
-        Decoders { lanes: lanes.take(many).collect(), put: 0, taken: 0 }
+                let _ = batches.iter().try_for_each(|batch| decoded.send(decoder.decode(batch)));
+            };
+            Builder::new().spawn_scoped(scope, work).ok().map(|_| (to, from))
+        };
+        let lanes = std::iter::repeat_with(lane).take(many).flatten().collect();
+        Decoders { lanes, ..Decoders::here(path) }
     }
 
     /// True if one more would wait for what nobody has taken yet.
     pub(crate) fn is_full(&self) -> bool {
-        self.put - self.taken >= self.lanes.len()
+        self.put - self.taken >= self.lanes.len().max(1)
     }
 
     /// Hands trials to the next thread.
     pub(crate) fn put(&mut self, batch: Batch) {
-        // A thread that has panicked takes none; the scope says so at its end.
-        let _ = self.lanes[self.put % self.lanes.len()].0.send(batch);
+        match self.lanes.get(self.put % self.lanes.len().max(1)) {
+            // A thread that has panicked takes none; the scope says so at its end.
+            Some((to, _)) => drop(to.send(batch)),
+            None => self.here.1 = Some(self.here.0.decode(batch)),
+        }
         self.put += 1;
     }
 
@@ -120,8 +132,44 @@ impl Decoders {
         if self.taken == self.put {
             return None;
         }
-        let lane = self.taken % self.lanes.len();
+        let lane = self.lanes.get(self.taken % self.lanes.len().max(1));
         self.taken += 1;
-        self.lanes[lane].1.recv().ok()
+        match lane {
+            Some((_, from)) => from.recv().ok(),
+            None => self.here.1.take(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(position: u64) -> Batch {
+        let row = TrialRow {
+            id: 1,
+            path: "io_uring/syscall/poll".to_owned(),
+            workload: serde_json::to_string(&iopj_core::Workload::default()).unwrap(),
+            settings: "{}".to_owned(),
+            generator: "native".to_owned(),
+            replicate: 0,
+            position,
+            started_unix_ns: 0,
+            gap_ns: None,
+            outcome: Err("it broke".to_owned()),
+        };
+        Batch { rows: vec![row], details: Details::default() }
+    }
+
+    /// As where no thread may be started.
+    #[test]
+    fn without_threads_trials_are_decoded_here() {
+        let mut decoders = Decoders::here(Path::new("s.iopj"));
+        for position in [3, 5] {
+            assert!(!decoders.is_full() && decoders.take().is_none());
+            decoders.put(batch(position));
+            let trials = decoders.is_full().then(|| decoders.take().unwrap().unwrap());
+            assert_eq!(trials.map(|all| (all.len(), all[0].1.position)), Some((1, position)));
+        }
     }
 }

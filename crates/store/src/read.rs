@@ -1,7 +1,7 @@
 //! Trials as they are read: some at a time, each with what tables of its own keep of it.
 
 use crate::checksum::Kind;
-use crate::decode::{Batch, Decoded, Decoder, Decoders};
+use crate::decode::{Batch, Decoded, Decoders};
 use crate::details;
 use crate::error::StoreError;
 use crate::pending;
@@ -93,15 +93,11 @@ impl Store {
             let details = self.details(&rows)?;
             Ok((Batch { rows, details }, is_last))
         };
-        let (first, is_last) = next()?;
-        if is_last {
-            return hand_on(Decoder::new(&self.path).decode(first));
-        }
         std::thread::scope(|scope| {
-            let mut decoders = Decoders::start(scope, &self.path);
-            decoders.put(first);
+            let (mut batch, mut is_last) = next()?;
+            let mut decoders =
+                if is_last { Decoders::here(&self.path) } else { Decoders::start(scope, &self.path) };
             loop {
-                let (batch, is_last) = next()?;
                 if decoders.is_full() {
                     decoders.take().map_or(Ok(()), &mut hand_on)?;
                 }
@@ -109,6 +105,7 @@ impl Store {
                 if is_last {
                     break;
                 }
+                (batch, is_last) = next()?;
             }
             while let Some(decoded) = decoders.take() {
                 hand_on(decoded)?;
