@@ -1,5 +1,6 @@
 //! Counts of a whole disk and of all cores over a window, on whichever host they are.
 
+use crate::shared::Shared;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -36,7 +37,7 @@ pub struct DeviceEvidence {
     pub vectors: Vec<String>,
     /// Queue settings at the window's end: `io_poll`, `io_poll_delay`, `scheduler`, …; of a device that
     /// `nvme-user` drove, how it was set up: `host_memory_buffer`, `apst`, `volatile_write_cache`, ….
-    pub settings: BTreeMap<String, String>,
+    pub settings: Shared<BTreeMap<String, String>>,
     /// The driver of a device without a block layer, where it was the same at both ends of the window:
     /// `vfio-pci` lends the device to a program, and then no kernel code can reach it. The drive's SMART log
     /// counts its I/Os; sectors are not counted.

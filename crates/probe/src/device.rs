@@ -127,7 +127,7 @@ impl Device {
             in_queue_ms: delta.0[10],
             interrupts,
             vectors: vectors.map(|(irq, name)| format!("{irq} {name}")).collect(),
-            settings: later.0.settings.clone(),
+            settings: later.0.settings.clone().into(),
             taken_by: None,
             by_log: false,
         }

@@ -5,6 +5,8 @@ use crate::error::StoreError;
 use crate::record::{Outcome, Trial};
 use crate::shared_value::SharedValue;
 use crate::trial_row::TrialRow;
+use iopj_core::{Evidence, Shared};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, Scope};
@@ -24,13 +26,14 @@ pub(crate) type Decoded = Result<Vec<(i64, Trial)>, StoreError>;
 /// Decodes the trials of one store.
 pub(crate) struct Decoder {
     path: PathBuf,
-    /// The last trial's, which the next one's mostly equals.
+    /// The last trial's, which the next one's mostly equal.
     power_state: [SharedValue; 2],
+    disks: Vec<Shared<BTreeMap<String, String>>>,
 }
 
 impl Decoder {
     pub(crate) fn new(path: &Path) -> Decoder {
-        Decoder { path: path.to_owned(), power_state: Default::default() }
+        Decoder { path: path.to_owned(), power_state: Default::default(), disks: Vec::new() }
     }
 
     pub(crate) fn decode(&mut self, mut batch: Batch) -> Decoded {
@@ -70,8 +73,20 @@ impl Decoder {
                 shared.map_err(|error| StoreError::record(&self.path, "power state", error))?;
                 before.clone_from(now);
             }
+            self.make_small(&mut measurement.evidence);
         }
         Ok(trial)
+    }
+
+    /// Most of a trial's memory would be room for more disks and threads, and settings of disks.
+    fn make_small(&mut self, evidence: &mut Evidence) {
+        evidence.devices.shrink_to_fit();
+        evidence.threads.shrink_to_fit();
+        self.disks.resize_with(evidence.devices.len(), Shared::default);
+        for (before, disk) in self.disks.iter_mut().zip(&mut evidence.devices) {
+            disk.settings.share(before);
+            before.clone_from(&disk.settings);
+        }
     }
 
     fn parse<T: serde::de::DeserializeOwned>(&self, text: &str, what: &'static str) -> Result<T, StoreError> {

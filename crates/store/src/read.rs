@@ -17,6 +17,9 @@ use std::collections::HashMap;
 /// take time.
 const AT_ONCE: i64 = 256;
 
+/// Room for more trials is not taken before they are there.
+const MOST_ROOM: usize = 1 << 20;
+
 impl Store {
     /// The trials in force, in the order in which they ran: not those of a block that a whole repeat
     /// replaces, nor those of a repeat that is not whole.
@@ -25,7 +28,7 @@ impl Store {
     /// A record cannot be read.
     pub fn trials(&self) -> Result<Vec<Trial>, StoreError> {
         let repeats = repeat::all(&self.connection).map_err(|error| self.sqlite(error))?;
-        let mut trials = Vec::new();
+        let mut trials = self.room_for_all()?;
         self.read(
             |row| repeat::is_in_force(&repeats, row.replicate),
             |trial| {
@@ -42,12 +45,20 @@ impl Store {
     /// # Errors
     /// A record cannot be read.
     pub fn all_trials(&self) -> Result<Vec<Trial>, StoreError> {
-        let mut trials = Vec::new();
+        let mut trials = self.room_for_all()?;
         self.for_each_trial(|trial| {
             trials.push(trial);
             Ok(())
         })?;
         Ok(trials)
+    }
+
+    /// For as many trials as there are: a list that grows needs twice the room.
+    fn room_for_all(&self) -> Result<Vec<Trial>, StoreError> {
+        let count = "SELECT count(*) FROM trial";
+        let count: i64 =
+            self.connection.query_row(count, [], |row| row.get(0)).map_err(|error| self.sqlite(error))?;
+        Ok(Vec::with_capacity(usize::try_from(count).unwrap_or(0).min(MOST_ROOM)))
     }
 
     /// Hands on all trials one by one, so that they are not all in memory at once.

@@ -10,6 +10,7 @@ use iopj_core::{
     TrialEnergy, Verdict, VerdictKind, Workload,
 };
 use iopj_store::{Latency, Measurement, histogram};
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// The window of each trial.
@@ -144,7 +145,7 @@ fn device(bs: u64, ios: u64, reads: u64) -> DeviceEvidence {
         in_queue_ms: 9_000,
         interrupts: Some(ios * 2 / 5),
         vectors: (40..72).map(|vector| format!("{vector} nvme0q{}", vector - 39)).collect(),
-        settings: settings.map(|name| (name.to_owned(), "0".to_owned())).into_iter().collect(),
+        settings: BTreeMap::from(settings.map(|name| (name.to_owned(), "0".to_owned()))).into(),
         ..DeviceEvidence::default()
     }
 }

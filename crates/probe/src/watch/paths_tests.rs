@@ -199,9 +199,9 @@ fn the_devices_setting_tells_polling_from_sleeping_for_synchronous_reads() {
     let mut evidence = direct();
     set(&mut evidence, "preadv2", 8_000);
     polled(&mut evidence);
-    evidence.devices[0].counts.settings = [("io_poll_delay".to_owned(), "-1".to_owned())].into();
+    evidence.devices[0].counts.settings.insert("io_poll_delay".to_owned(), "-1".to_owned());
     is(&evidence, "posix-sio/syscall/poll", PROVEN);
-    evidence.devices[0].counts.settings = [("io_poll_delay".to_owned(), "0".to_owned())].into();
+    evidence.devices[0].counts.settings.insert("io_poll_delay".to_owned(), "0".to_owned());
     is(&evidence, "posix-sio/syscall/hybrid", PROVEN);
 }
 
