@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_campaign_is_continued_only_as_what_it_is() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = files::own_folder();
         let submit = |plan: Plan| Campaign::submit(folder.path(), plan).map_err(|error| error.to_string());
         let first = submit(plan("a")).unwrap();
         assert!(submit(plan("a")).unwrap_err().contains("another `iopj fleet submit` is at work"));
@@ -412,7 +412,7 @@ mod tests {
             (kubernetes("/var/lib/iopj"), kubernetes("/scratch")),
         ];
         for (first, second) in pairs {
-            let folder = tempfile::tempdir().unwrap();
+            let folder = files::own_folder();
             let submit = |by: By| Campaign::submit(folder.path(), Plan { by, ..plan("a") });
             drop(submit(first.clone()).unwrap());
             let error = submit(second).unwrap_err().to_string();
@@ -446,7 +446,7 @@ mod tests {
 
     #[test]
     fn a_folder_of_other_files_is_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = files::own_folder();
         fs::write(folder.path().join("thesis.tex"), "").unwrap();
         let error = Campaign::submit(folder.path(), plan("a")).unwrap_err().to_string();
         assert!(error.contains("holds other files"), "{error}");
@@ -456,7 +456,7 @@ mod tests {
 
     #[test]
     fn a_hosts_state_is_kept_under_its_own_name() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = files::own_folder();
         let campaign = Campaign::submit(folder.path(), plan("a")).unwrap();
         let lost = State::now(Phase::Lost, Some("no route".to_owned()));
         campaign.keep("root@[fe80::1%eth0]", &lost).unwrap();

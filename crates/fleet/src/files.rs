@@ -76,6 +76,13 @@ pub(crate) fn now_ms() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64)
 }
 
+/// An empty folder that only its user may write, whatever the umask is: a campaign may be in it.
+#[cfg(test)]
+pub(crate) fn own_folder() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().expect("a folder")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

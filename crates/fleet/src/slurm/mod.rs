@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn an_array_has_a_node_a_task_and_leaves_out_what_is_complete() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = crate::files::own_folder();
         let options = words(["--constraint=nvme", "--gres=ssd:1"]);
         let by = BySlurm { options, ..by(Some(3), "iopj".to_owned()) };
         let campaign = campaign(folder.path(), &by);
