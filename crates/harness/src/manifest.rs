@@ -22,14 +22,26 @@ pub(crate) fn run(input: &[u8]) {
 }
 
 fn of_kubernetes(job: Job, place: &str) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let by = ByKubernetes { namespace: None, folder: place.into(), nodes: Some(2) };
-    let plan = Plan { format: FORMAT, job, by: By::Kubernetes(by.clone()) };
-    let campaign = Campaign::submit(folder.path(), plan.clone()).expect("a campaign");
+    let made = tempfile::tempdir().expect("a folder");
+    let folder = made.path().join("campaign");
+    let plan = |place: &str| {
+        let by = ByKubernetes { namespace: None, folder: place.into(), nodes: Some(2) };
+        Plan { format: FORMAT, job: job.clone(), by: By::Kubernetes(by) }
+    };
+    // A place that is refused leaves nothing, and does not keep the other texts from being tried.
+    let place = if Campaign::submit(&folder, plan(place)).is_ok() {
+        place
+    } else {
+        assert!(!folder.exists(), "a campaign that was refused");
+        "/iopj"
+    };
+    let plan = plan(place);
+    let By::Kubernetes(by) = &plan.by else { unreachable!("it is by Kubernetes") };
+    let campaign = Campaign::submit(&folder, plan.clone()).expect("a campaign");
     let asked = Asked { image: "iopj".to_owned(), selectors: Vec::new(), settings: false, profile: false };
     let stop = AtomicBool::new(false);
-    Kubernetes::new(&campaign, &by, &stop, &|_| {}).submit(&asked, true).expect("a manifest");
-    let text = fs::read_to_string(folder.path().join("manifest.json")).expect("the manifest");
+    Kubernetes::new(&campaign, by, &stop, &|_| {}).submit(&asked, true).expect("a manifest");
+    let text = fs::read_to_string(folder.join("manifest.json")).expect("the manifest");
     assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte) || byte == b'\n'), "not plain ASCII");
     let all: Value = serde_json::from_str(&text).expect("JSON");
     let kinds: Vec<&Value> =
