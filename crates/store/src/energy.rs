@@ -162,7 +162,7 @@ impl Store {
     /// SQLite's error.
     pub fn meters(&self) -> Result<Vec<MeterRow>, StoreError> {
         self.verify(&[Kind::Meter])?;
-        self.all("SELECT id, session, name, record FROM meter ORDER BY session, id", [], |row| {
+        self.all("SELECT id, session, name, record FROM meter NOT INDEXED ORDER BY session, id", [], |row| {
             Ok(MeterRow { id: row.get(0)?, session: row.get(1)?, name: row.get(2)?, record: row.get(3)? })
         })
     }
@@ -210,8 +210,8 @@ impl Store {
     /// SQLite's error.
     pub fn readings(&self, meter: i64) -> Result<Vec<ReadingRow>, StoreError> {
         self.verify_readings()?;
-        let sql = "SELECT channel, count, watts, begin_ns, end_ns, wall_ns, own_ns FROM reading WHERE meter \
-                   = ?1 ORDER BY rowid";
+        let sql = "SELECT channel, count, watts, begin_ns, end_ns, wall_ns, own_ns FROM reading NOT \
+                   INDEXED WHERE meter = ?1 ORDER BY rowid";
         self.all(sql, [meter], |row| {
             let value = match row.get::<_, Option<i64>>(1)? {
                 Some(count) => RawValue::Count(count as u64),

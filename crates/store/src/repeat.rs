@@ -7,7 +7,7 @@
 use crate::checksum::{self, Kind};
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// A block that is measured again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,20 +66,28 @@ pub(crate) fn plan(connection: &Connection, blocks: &[u32], first: u32, trials: 
 
 /// The blocks that are measured again, in the order in which that was planned.
 pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<Repeat>> {
-    let mut select = connection.prepare_cached(
-        "SELECT block, replaces, trials, (SELECT count(*) FROM trial WHERE replicate = block),
-         (SELECT count(*) FROM trial WHERE replicate = replaces), batch FROM repeat ORDER BY block",
-    )?;
+    let mut select =
+        connection.prepare_cached("SELECT block, replaces, trials, batch FROM repeat ORDER BY block")?;
     let rows = select.query_map([], |row| {
-        let count = |column| row.get::<_, i64>(column).map(|count| count as u64);
-        Ok(Repeat {
-            block: row.get(0)?,
-            replaces: row.get(1)?,
-            trials: count(2)?,
-            done: count(3)?,
-            replaced: count(4)?,
-            batch: row.get(5)?,
-        })
+        let trials = row.get::<_, i64>(2)? as u64;
+        let (block, replaces, batch) = (row.get(0)?, row.get(1)?, row.get(3)?);
+        Ok(Repeat { block, replaces, trials, done: 0, replaced: 0, batch })
     })?;
+    let mut repeats = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    if !repeats.is_empty() {
+        let trials = trials_of_blocks(connection)?;
+        let count = |block: u32| trials.get(&block).copied().unwrap_or(0);
+        for repeat in &mut repeats {
+            (repeat.done, repeat.replaced) = (count(repeat.block), count(repeat.replaces));
+        }
+    }
+    Ok(repeats)
+}
+
+/// How many trials each block has. No checksum covers an index, which may be damaged.
+fn trials_of_blocks(connection: &Connection) -> rusqlite::Result<HashMap<u32, u64>> {
+    let count = "SELECT replicate, count(*) FROM trial NOT INDEXED GROUP BY replicate";
+    let mut count = connection.prepare_cached(count)?;
+    let rows = count.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))?;
     rows.collect()
 }

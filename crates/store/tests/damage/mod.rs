@@ -57,6 +57,23 @@ fn soak_no_byte_of_a_store_is_a_figure_when_it_is_flipped() {
     no_flipped_byte_is_a_figure(1);
 }
 
+/// A page of another index stood in its place, and a block that counts twice counted no trials.
+#[test]
+fn an_index_that_has_lost_its_rows_changes_no_figure() {
+    let (_folder, path) = fresh();
+    let sound = of_everything(&path);
+    assert_eq!(sound.0.repeats[0].replaced, 1);
+    let file = rusqlite::Connection::open(&path).unwrap();
+    file.pragma_update(None, "writable_schema", true).unwrap();
+    let empty = "UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = \
+                 'sqlite_autoindex_meter_1') WHERE name = 'sqlite_autoindex_trial_1'";
+    assert_eq!(file.execute(empty, []).unwrap(), 1);
+    drop(file);
+    let store = Store::open(&path).unwrap();
+    assert!((store.study().unwrap(), store.trials().unwrap()) == sound);
+    assert!(store.check_all().is_err());
+}
+
 #[test]
 fn a_sound_store_says_so_whole() {
     let (_folder, path) = fresh();
