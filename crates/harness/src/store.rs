@@ -69,9 +69,11 @@ pub(crate) fn bytes(input: &[u8]) {
         }
     }
     let (_folder, path) = placed(&damaged);
-    let read = Store::open(&path).and_then(|store| Ok((store.study()?, store.trials()?)));
+    let read = Store::open(&path)
+        .and_then(|store| Ok(((store.study()?, store.trials()?), store.trials_without_checksum()?)));
     match read {
-        Ok(read) => assert!(read == SOUND.figures, "damage makes another figure"),
+        // Without checksums it is read as an older one, which every command says.
+        Ok((read, without)) => assert!(read == SOUND.figures || without > 0, "damage makes another figure"),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
@@ -85,6 +87,8 @@ pub(crate) fn seeds_of_bytes() -> Vec<Vec<u8>> {
         vec![Vec::new(), change(back, 0, 0x39), change(63, 0, 6), change(4096, 3, 5), change(9000, 2, 0)];
     // Another page in the place of an index, by which a block's trials were counted.
     seeds.push(vec![109, 97, 70, 239, 111, 38]);
+    // The same in the place of the checksums.
+    seeds.push([[48, 246, 10, 71, 71, 71], [71; 6], [71; 6], [71, 71, 71, 71, 71, 48]].concat());
     seeds.extend((0..40).map(|at| change(at * 997, 1, (at % 8) as u8)));
     // Another figure of the same length.
     let figure = b"\"ios\":3000";

@@ -3,7 +3,7 @@
 //! figure. Stores of before schema 7 have none, and rows from that time stay without.
 
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator as _;
-use rusqlite::types::ValueRef;
+use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, Row, Rows, Statement, params};
 use sha2::{Digest, Sha256};
 
@@ -31,6 +31,21 @@ type Part = (&'static str, &'static str, &'static str);
 
 impl Kind {
     /// Its word in the table, which is also the word of a message.
+    /// All of them.
+    pub(crate) const ALL: [Kind; 11] = [
+        Kind::Study,
+        Kind::Trial,
+        Kind::Costs,
+        Kind::TargetCosts,
+        Kind::Energy,
+        Kind::Network,
+        Kind::Repeat,
+        Kind::Session,
+        Kind::Meter,
+        Kind::Mark,
+        Kind::Watch,
+    ];
+
     const fn word(self) -> &'static str {
         match self {
             Kind::Study => "study",
@@ -188,6 +203,7 @@ pub(crate) fn verified(connection: &Connection, kind: Kind) -> rusqlite::Result<
     let mut sums = Peeked::of(&mut sums, params![kind.word()])?;
     let first_sum = sums.key()?;
     if first_sum.is_none() {
+        refuse_others(connection)?;
         return Ok(Found { without: groups(connection, kind)?, ..Found::default() });
     }
     let selects = kind.parts().iter().map(|(table, column, order)| {
@@ -226,6 +242,21 @@ pub(crate) fn verified(connection: &Connection, kind: Kind) -> rusqlite::Result<
         } else {
             found.without += 1;
         }
+    }
+}
+
+/// Refuses a table of checksums that holds anything else. Where a page of another table stands in its place,
+/// nothing would have a checksum, as in an older store.
+fn refuse_others(connection: &Connection) -> rusqlite::Result<()> {
+    let ours: Vec<String> =
+        Kind::ALL.iter().map(|kind| kind.word()).chain([READING]).map(|word| format!("'{word}'")).collect();
+    let others = format!(
+        "SELECT EXISTS (SELECT 1 FROM checksum WHERE typeof(kind) <> 'text' OR kind NOT IN ({}))",
+        ours.join(", ")
+    );
+    match connection.query_row(&others, [], |row| row.get(0))? {
+        false => Ok(()),
+        true => Err(rusqlite::Error::InvalidColumnType(0, "checksum.kind".to_owned(), Type::Null)),
     }
 }
 

@@ -20,20 +20,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Damaged`], or SQLite's error.
     pub fn check_sums(&self) -> Result<Checked, StoreError> {
-        let kinds = [
-            Kind::Study,
-            Kind::Trial,
-            Kind::Costs,
-            Kind::TargetCosts,
-            Kind::Energy,
-            Kind::Network,
-            Kind::Repeat,
-            Kind::Session,
-            Kind::Meter,
-            Kind::Mark,
-            Kind::Watch,
-        ];
-        let of_rows = self.verify(&kinds)?;
+        let of_rows = self.verify(&Kind::ALL)?;
         let of_readings = self.verify_readings()?;
         Ok(Checked { sound: of_rows.sound + of_readings, without: of_rows.without })
     }

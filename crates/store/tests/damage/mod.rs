@@ -74,6 +74,20 @@ fn an_index_that_has_lost_its_rows_changes_no_figure() {
     assert!(store.check_all().is_err());
 }
 
+/// A page of another table stood in the place of the checksums: then nothing had one, as in an older store.
+#[test]
+fn what_is_no_checksum_is_damage() {
+    let (_folder, path) = fresh();
+    of_everything(&path);
+    let file = rusqlite::Connection::open(&path).unwrap();
+    file.execute_batch("UPDATE checksum SET kind = 'x' || kind").unwrap();
+    let error = Store::open(&path).unwrap().trials().unwrap_err().to_string();
+    assert!(error.contains("it is damaged (Invalid column type"), "{error}");
+    // Without any, it is as old as it looks, and says so.
+    file.execute_batch("DELETE FROM checksum").unwrap();
+    assert_eq!(Store::open(&path).unwrap().trials_without_checksum().unwrap(), 2);
+}
+
 #[test]
 fn a_sound_store_says_so_whole() {
     let (_folder, path) = fresh();
