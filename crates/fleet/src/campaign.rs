@@ -421,7 +421,7 @@ mod tests {
         }
     }
 
-    /// It was written, and refused by whatever opened it.
+    /// A campaign with the namespace `-io` was written, and refused by whatever opened it.
     #[test]
     fn what_cannot_be_opened_is_not_submitted() {
         let made = tempfile::tempdir().unwrap();

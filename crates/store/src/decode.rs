@@ -20,7 +20,7 @@ pub(crate) struct Batch {
     pub(crate) details: Details,
 }
 
-/// The same decoded, each with its id.
+/// Decoded trials, each with its id; or why one cannot be decoded.
 pub(crate) type Decoded = Result<Vec<(i64, Trial)>, StoreError>;
 
 /// Decodes the trials of one store.

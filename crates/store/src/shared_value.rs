@@ -22,7 +22,7 @@ impl SharedValue {
     /// Becomes a copy of another one if it has the same text; otherwise it is parsed.
     ///
     /// # Errors
-    /// It is no value that can be in memory: it is nested too deeply, or a number is too large.
+    /// The text is no value that can be in memory: it is nested too deeply, or a number is too large.
     pub(crate) fn share(&mut self, other: &SharedValue) -> serde_json::Result<()> {
         if self.0.text.is_empty() {
             return Ok(());
