@@ -87,6 +87,8 @@ pub(crate) fn seeds_of_bytes() -> Vec<Vec<u8>> {
         vec![Vec::new(), change(back, 0, 0x39), change(63, 0, 6), change(4096, 3, 5), change(9000, 2, 0)];
     // Another page in the place of an index, by which a block's trials were counted.
     seeds.push(vec![109, 97, 70, 239, 111, 38]);
+    // The same in the place of a profile, which had no checksum then.
+    seeds.push(vec![98, 121, 116, 101, 115, 239, 57, 57, 230, 239, 57]);
     // The same in the place of the checksums.
     seeds.push([[48, 246, 10, 71, 71, 71], [71; 6], [71; 6], [71, 71, 71, 71, 71, 48]].concat());
     seeds.extend((0..40).map(|at| change(at * 997, 1, (at % 8) as u8)));

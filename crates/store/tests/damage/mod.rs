@@ -115,6 +115,8 @@ fn damage_names_the_trial() {
         ("DELETE FROM trial WHERE id = 2", "its trial 2"),
         ("UPDATE trial SET id = 9 WHERE id = 2", "its trial 2"),
         ("DELETE FROM checksum WHERE kind = 'trial' AND key = 2", "its trial 2"),
+        ("INSERT INTO target_profile SELECT * FROM profile", "the target costs of its trial 1"),
+        ("DELETE FROM checksum WHERE kind = 'costs'", "the costs of its trial 1"),
         ("UPDATE cost SET instructions = instructions + 1", "the costs of its trial 1"),
         ("UPDATE slice SET ios = ios + 1", "its trial 1"),
         ("UPDATE study SET record = replace(record, 'null', 'null ')", "its study"),
