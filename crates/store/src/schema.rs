@@ -172,6 +172,22 @@ const MIGRATIONS: [&str; 7] = [
 ",
 ];
 
+/// Since this schema, all that was added is tables.
+const ONLY_TABLES_SINCE: i32 = 6;
+
+/// Gives a connection to a store of schema `from` the tables that it lacks, in memory and empty, so that the
+/// store need not be copied; false, and nothing done, if tables would do not.
+pub(crate) fn lend_tables(connection: &Connection, from: i32) -> rusqlite::Result<bool> {
+    if from < ONLY_TABLES_SINCE {
+        return Ok(false);
+    }
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    for step in &MIGRATIONS[from as usize..] {
+        connection.execute_batch(&step.replace("CREATE TABLE", "CREATE TEMP TABLE"))?;
+    }
+    Ok(true)
+}
+
 /// How a store's tables differ from those of its schema's version, in words: a view or a trigger of another's
 /// would be asked in their place, and never end. Before the first query of them.
 pub(crate) fn difference(connection: &Connection, version: i32) -> rusqlite::Result<Option<String>> {

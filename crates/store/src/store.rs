@@ -23,15 +23,19 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a store for reading, unchanged. A live run may be writing to it. One of an older schema is read
-    /// from a copy in memory that is brought forward, as it is now: open it again to see later trials.
+    /// Opens a store for reading, unchanged. A live run may be writing to it. One of a schema before 6 is read
+    /// from a copy that is brought forward, as it is now: open it again to see later trials.
     ///
     /// # Errors
     /// The file is missing, no store, or of a newer schema.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
         let (mut store, found) = Store::open_any(path)?;
         if found < schema::VERSION {
-            store.connection = copy_forward(&store.connection, found).map_err(|error| store.sqlite(error))?;
+            let lent = schema::lend_tables(&store.connection, found);
+            if !lent.map_err(|error| store.sqlite(error))? {
+                let copy = copy_forward(&store.connection, found);
+                store.connection = copy.map_err(|error| store.sqlite(error))?;
+            }
         }
         Ok(store)
     }

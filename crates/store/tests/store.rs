@@ -262,6 +262,20 @@ fn a_store_of_a_former_schema_is_read_unchanged_and_a_run_brings_it_forward() {
     }
 }
 
+/// Of a long one, the copy took most of the time, and room for it twice.
+#[test]
+fn a_store_that_only_lacks_tables_is_not_copied() {
+    for version in 5..ADDED.len() {
+        let (_folder, path) = fresh();
+        former_schema(&path, version, &[trial(0, measured())]);
+        let store = Store::open(&path).unwrap();
+        let live = rusqlite::Connection::open(&path).unwrap();
+        live.execute("INSERT INTO event VALUES (7, 'resumed', 'meanwhile')", []).unwrap();
+        let seen = store.events().unwrap().len();
+        assert_eq!(seen, usize::from(version >= 6), "schema {version}");
+    }
+}
+
 #[test]
 fn what_could_not_be_read_back_is_refused_by_name() {
     let (_folder, path) = fresh();
