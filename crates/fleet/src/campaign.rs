@@ -3,7 +3,8 @@
 use crate::error::FleetError;
 use crate::files;
 use crate::hosts;
-use crate::job::{FORMAT, JobFolder, Phase, State};
+use crate::job::{FORMAT, Phase, State};
+use crate::job_folder::JobFolder;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -83,6 +83,17 @@ pub(crate) fn own_folder() -> tempfile::TempDir {
     tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().expect("a folder")
 }
 
+/// False, and says so, where this process is not root.
+#[cfg(test)]
+pub(crate) fn is_root() -> bool {
+    let is = rustix::process::geteuid().is_root();
+    assert!(is || std::env::var("CI").as_deref() != Ok("true"), "needs root");
+    if !is {
+        eprintln!("skipped: needs root");
+    }
+    is
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

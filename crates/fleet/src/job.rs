@@ -1,13 +1,9 @@
-//! A host's job: what it is told, the files of its folder, and the state that it records.
+//! A host's job: what it is told, and the state that it records.
 
-use crate::error::FleetError;
 use crate::files;
 use iopj_core::Allow;
 use iopj_store::Store;
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 pub use crate::process::{Process, boot_id};
@@ -16,13 +12,6 @@ pub use crate::process::{Process, boot_id};
 pub const TOO_LATE: &str = "cancelled before it began";
 /// The version of these files.
 pub const FORMAT: u32 = 2;
-const DESCRIPTION: &str = "job.json";
-const STATE: &str = "state.json";
-const STORE: &str = "run.iopj";
-const LOG: &str = "log";
-const LOCK: &str = "lock";
-/// How often the campaign had been cancelled when this job was.
-const CANCELS: &str = "cancels";
 
 /// What a host's job is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -254,208 +243,9 @@ pub fn drive_key(drive: &Drive, boot: &str) -> String {
     drive.serial.clone().unwrap_or_else(|| format!("{}.{boot}", drive.name))
 }
 
-/// The folder of a job on its host.
-#[derive(Clone, Debug)]
-pub struct JobFolder {
-    folder: PathBuf,
-}
-
-impl JobFolder {
-    /// The job in this folder.
-    pub fn new(folder: &Path) -> JobFolder {
-        JobFolder { folder: folder.to_owned() }
-    }
-
-    /// What it is told.
-    ///
-    /// # Errors
-    /// There is no job, or one of another iopj.
-    pub fn job(&self) -> Result<Job, FleetError> {
-        JobFolder::description(&self.folder.join(DESCRIPTION))
-    }
-
-    /// A description in a file of its own.
-    ///
-    /// # Errors
-    /// As for [`JobFolder::job`].
-    pub fn description(path: &Path) -> Result<Job, FleetError> {
-        let job: Job = files::read_json(path)?.ok_or_else(|| {
-            FleetError::Refused(format!(
-                "there is no job `{}`: `iopj fleet submit` writes it; is this folder on a file system that \
-                 this host has too?",
-                path.display()
-            ))
-        })?;
-        if job.format != FORMAT {
-            let (theirs, format) = (&job.version, job.format);
-            return Err(FleetError::Refused(format!(
-                "`{}` is of iopj {theirs} (format {format}), and this iopj knows format {FORMAT}: use the \
-                 same iopj on both sides",
-                path.display()
-            )));
-        }
-        Ok(job)
-    }
-
-    /// Tells it, making the folder.
-    ///
-    /// # Errors
-    /// [`FleetError::Io`].
-    pub fn tell(&self, job: &Job) -> Result<(), FleetError> {
-        files::make_folder(&self.folder)?;
-        files::write_json(&self.folder.join(DESCRIPTION), job)
-    }
-
-    /// Its state as it was last written; `None` before it first began.
-    ///
-    /// # Errors
-    /// The file is no state.
-    pub fn written(&self) -> Result<Option<State>, FleetError> {
-        files::read_json(&self.folder.join(STATE))
-    }
-
-    /// Its state as it is seen on its own host: one whose process is gone was killed.
-    ///
-    /// # Errors
-    /// As for [`JobFolder::written`].
-    pub fn state(&self) -> Result<Option<State>, FleetError> {
-        let is_alive = |state: &State| state.process.as_ref().is_some_and(Process::is_alive);
-        let first = self.written()?;
-        if first.as_ref().is_none_or(|state| state.phase != Phase::Running || is_alive(state)) {
-            return Ok(first);
-        }
-        // It may have ended between the reading and the look at its process.
-        Ok(self.written()?.map(|state| match state.phase {
-            Phase::Running if !is_alive(&state) => state.became(Phase::Killed, Some(self.why_gone(&state))),
-            _ => state,
-        }))
-    }
-
-    fn why_gone(&self, state: &State) -> String {
-        if state.process.as_ref().is_some_and(|process| process.boot != boot_id()) {
-            return "the host restarted while it ran".to_owned();
-        }
-        "its process is gone without a word: it was killed".to_owned()
-    }
-
-    /// Writes its state.
-    ///
-    /// # Errors
-    /// [`FleetError::Io`].
-    pub fn write(&self, state: &State) -> Result<(), FleetError> {
-        files::write_json(&self.folder.join(STATE), state)
-    }
-
-    /// Refuses a folder, or the one above it, that is a link: as root, a task writes there in folders of the
-    /// user who submitted it.
-    ///
-    /// # Errors
-    /// It is one.
-    pub fn refuse_links(&self) -> Result<(), FleetError> {
-        let places = [Some(self.folder.as_path()), self.folder.parent()];
-        let names = [STATE, LOCK, STORE].map(|name| self.folder.join(name));
-        for place in places.into_iter().flatten().chain(names.iter().map(PathBuf::as_path)) {
-            if place.is_symlink() {
-                return Err(FleetError::Refused(format!(
-                    "`{}` is a symbolic link, and a task follows none: remove it, and submit again",
-                    place.display()
-                )));
-            }
-        }
-        Ok(())
-    }
-
-    /// The right to do the job and to write its state, which one process has at a time; `None` if another has
-    /// it.
-    ///
-    /// # Errors
-    /// [`FleetError::Io`].
-    pub fn lock(&self) -> Result<Option<File>, FleetError> {
-        let path = self.folder.join(LOCK);
-        let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-        let file = File::options().create(true).truncate(false).write(true).custom_flags(no_link).open(&path);
-        let file = file.map_err(FleetError::io("open", &path))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(FleetError::io("lock", &path)(error)),
-        }
-    }
-
-    /// Keeps how often its campaign was cancelled: a start that knows of fewer is too late.
-    ///
-    /// # Errors
-    /// [`FleetError::Io`].
-    pub fn cancel(&self, number: u64) -> Result<(), FleetError> {
-        files::write_json(&self.folder.join(CANCELS), &number)
-    }
-
-    /// Whether it was cancelled after so many cancels of its campaign.
-    ///
-    /// # Errors
-    /// [`FleetError::Io`], or [`FleetError::Form`].
-    pub fn is_cancelled_after(&self, number: u64) -> Result<bool, FleetError> {
-        Ok(files::read_json::<u64>(&self.folder.join(CANCELS))?.is_some_and(|here| here > number))
-    }
-
-    /// The folder.
-    pub fn path(&self) -> &Path {
-        &self.folder
-    }
-
-    /// What it prints.
-    pub fn log(&self) -> PathBuf {
-        self.folder.join(LOG)
-    }
-
-    /// Its store, which is fetched from here.
-    pub fn store(&self) -> PathBuf {
-        self.folder.join(STORE)
-    }
-
-    /// The store that it writes: its own, or one on the host's scratch, in a folder that bears the host's
-    /// name: a scratch that hosts share by mistake has a store for each.
-    ///
-    /// # Errors
-    /// The folder there cannot be made.
-    pub fn store_of(&self, job: &Job) -> Result<PathBuf, FleetError> {
-        let Some(scratch) = &job.scratch else { return Ok(self.store()) };
-        let folder = scratch.join(&job.campaign).join(self.folder.file_name().unwrap_or_default());
-        files::make_folder(&folder)?;
-        Ok(folder.join(STORE))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_running_job_whose_process_is_gone_was_killed() {
-        let folder = tempfile::tempdir().unwrap();
-        let files = JobFolder::new(folder.path());
-        assert_eq!(files.state().unwrap(), None);
-        let own = Process::of(std::process::id()).unwrap();
-        let alive = State { process: Some(own.clone()), ..State::now(Phase::Running, None) };
-        files.write(&alive).unwrap();
-        assert_eq!(files.state().unwrap().unwrap().phase, Phase::Running);
-        let later = Process { start: own.start + 1, ..own.clone() };
-        files.write(&State { process: Some(later), ..alive.clone() }).unwrap();
-        let state = files.state().unwrap().unwrap();
-        assert_eq!((state.phase, state.began_ms), (Phase::Killed, None));
-        let before = Process { boot: "another".to_owned(), ..own };
-        files.write(&State { process: Some(before), ..alive }).unwrap();
-        assert!(files.state().unwrap().unwrap().reason.unwrap().contains("restarted"));
-    }
-
-    #[test]
-    fn a_start_is_too_late_that_knows_of_fewer_cancels() {
-        let folder = tempfile::tempdir().unwrap();
-        let files = JobFolder::new(folder.path());
-        assert!(!files.is_cancelled_after(0).unwrap());
-        files.cancel(2).unwrap();
-        assert_eq!([1, 2, 3].map(|known| files.is_cancelled_after(known).unwrap()), [true, false, false]);
-    }
 
     #[test]
     fn a_host_that_is_lost_may_run_a_job_only_if_one_began_and_its_end_is_not_known() {

@@ -3,12 +3,13 @@
 
 use crate::error::FleetError;
 use crate::files;
-use crate::job::boot_id;
+use crate::owner::Owner;
+use crate::process::boot_id;
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, fchown};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -37,6 +38,7 @@ impl Holder {
 pub struct Lease {
     path: PathBuf,
     lock: File,
+    owner: Option<Owner>,
 }
 
 /// What came of asking for a drive.
@@ -57,7 +59,8 @@ impl Lease {
     /// one of this machine is known by its lock, and one of an earlier boot of this host is over.
     ///
     /// A lease gets its name when it is written whole, by a link, which fails where there is one: that holds
-    /// too where the machines do not see each other's locks, as on some NFS.
+    /// too where the machines do not see each other's locks, as on some NFS. With an `owner` of the folder it
+    /// is that user's, who releases what a task that is root by `sudo` leaves.
     ///
     /// # Errors
     /// The folder of leases cannot be used.
@@ -65,8 +68,10 @@ impl Lease {
         folder: &Path,
         drive: &str,
         holder: &Holder,
+        owner: Option<Owner>,
         is_over: &dyn Fn(&Holder) -> bool,
     ) -> Result<Taken, FleetError> {
+        let _inside = Owner::enter_if(owner)?;
         files::make_folder(folder)?;
         let path = folder.join(files::name_of(drive));
         let mut last = None;
@@ -83,7 +88,7 @@ impl Lease {
             if is_taken {
                 // A lock is of both descriptors, until the last is closed.
                 let lock = own.file.try_clone().map_err(FleetError::io("keep", &path))?;
-                return Ok(Taken::Held(Lease { path, lock }));
+                return Ok(Taken::Held(Lease { path, lock, owner }));
             }
             last = lying.and_then(|lying| lying.holder);
             thread::sleep(PAUSE);
@@ -116,6 +121,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        let Ok(_inside) = Owner::enter_if(self.owner) else { return };
         // While it is locked: whoever opens the file now sees that its name is gone.
         if is_still(&self.path, &self.lock) {
             let _ = fs::remove_file(&self.path);
@@ -224,9 +230,6 @@ impl Own {
         let mut file = file.map_err(FleetError::io("write", &path))?;
         let written = file.lock().and_then(|()| file.write_all(&text)).and_then(|()| file.sync_all());
         let own = Own { path, file, holder: holder.clone() };
-        // A task that is root by `sudo` works for the user whose folder it is, who releases what it leaves.
-        let owner = lease.parent().and_then(|folder| fs::metadata(folder).ok());
-        let _ = owner.map(|owner| fchown(&own.file, Some(owner.uid()), Some(owner.gid())));
         written.map(|()| own).map_err(FleetError::io("write", lease))
     }
 
@@ -281,7 +284,7 @@ mod tests {
     }
 
     fn take(folder: &Path, drive: &str, asks: &Holder, is_over: bool) -> Taken {
-        Lease::take(folder, drive, asks, &|_| is_over).unwrap()
+        Lease::take(folder, drive, asks, None, &|_| is_over).unwrap()
     }
 
     #[test]
@@ -381,7 +384,7 @@ mod tests {
             fs::write(folder.path().join(name), &dead).unwrap();
         }
         let is_over = seldom(Duration::MAX, &|_: &Holder| true);
-        let taken = Lease::take(folder.path(), "S1", &holder("n2", "here"), &is_over).unwrap();
+        let taken = Lease::take(folder.path(), "S1", &holder("n2", "here"), None, &is_over).unwrap();
         assert!(matches!(taken, Taken::Held(_)));
     }
 
@@ -397,7 +400,7 @@ mod tests {
                     let (folder, boot) = (folder.path(), format!("b{number}"));
                     scope.spawn(move || {
                         let asks = holder(&format!("n{number}"), &boot);
-                        match Lease::take(folder, "S1", &asks, &|of| of.host == "n0").unwrap() {
+                        match Lease::take(folder, "S1", &asks, None, &|of| of.host == "n0").unwrap() {
                             Taken::Held(lease) => Some(lease),
                             Taken::By(_) => None,
                         }
@@ -413,17 +416,18 @@ mod tests {
     /// `status` could not open the lease of a task that `sudo` started, and failed.
     #[test]
     fn the_lease_of_a_task_that_is_root_is_of_the_user_whose_folder_it_is() {
-        let folder = tempfile::tempdir().unwrap();
-        if fs::metadata(folder.path()).unwrap().uid() != 0 {
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "needs root");
-            eprintln!("skipped: needs root");
+        if !files::is_root() {
             return;
         }
+        let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::chown(folder.path(), Some(65_532), Some(65_532)).unwrap();
-        let held = take(folder.path(), "S1", &holder("n1", "x"), false);
+        let owner = Owner::of(folder.path()).unwrap();
+        let held = Lease::take(folder.path(), "S1", &holder("n1", "x"), owner, &|_| false).unwrap();
         assert!(matches!(held, Taken::Held(_)));
         let lease = fs::metadata(folder.path().join("S1")).unwrap();
         assert_eq!((lease.uid(), lease.gid()), (65_532, 65_532));
+        drop(held);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     /// Kubernetes gives no word of such a holder, so the drive was taken for ever.

@@ -6,8 +6,10 @@ mod error;
 mod files;
 pub mod hosts;
 pub mod job;
+mod job_folder;
 pub mod kubernetes;
 pub mod lease;
+pub mod owner;
 mod plan;
 mod process;
 mod program;
@@ -19,6 +21,7 @@ pub mod transfer;
 
 pub use campaign::Campaign;
 pub use error::FleetError;
+pub use job_folder::JobFolder;
 pub use kubernetes::Kubernetes;
 pub use slurm::Slurm;
 pub use ssh::Ssh;

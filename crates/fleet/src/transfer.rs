@@ -53,9 +53,14 @@ pub fn receive(stream: &mut dyn Read, to: &Path) -> Result<(), FleetError> {
 /// # Errors
 /// As for [`send`] and [`receive`].
 pub fn copy(store: &Path, to: &Path) -> Result<(), FleetError> {
-    let (bytes, new) = (Store::whole(store)?, files::new_name(to));
+    put(&Store::whole(store)?, to)
+}
+
+/// Gives a store that is in memory a name.
+pub(crate) fn put(bytes: &[u8], to: &Path) -> Result<(), FleetError> {
+    let new = files::new_name(to);
     let written =
-        File::create_new(&new).and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()));
+        File::create_new(&new).and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
     arrive(written.map_err(FleetError::io("write", to)), &new, to)
 }
 

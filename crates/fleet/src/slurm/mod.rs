@@ -29,10 +29,10 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// The script of a campaign in this folder, by the command that is iopj there.
 pub fn script(folder: &Path, command: &str) -> String {
     let folder = quoted(&folder.to_string_lossy());
-    // `sudo` passes no environment on, and root's files lie in folders that the user made.
+    // `sudo` passes no environment on.
     format!(
-        "#!/bin/sh\nmkdir {folder}/run/\"$SLURMD_NODENAME\" 2>/dev/null\nexec {command} fleet job --campaign \
-         {folder} --node \"$SLURMD_NODENAME\" --task \"${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID\"\n"
+        "#!/bin/sh\nexec {command} fleet job --campaign {folder} --node \"$SLURMD_NODENAME\" --task \
+         \"${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID\"\n"
     )
 }
 

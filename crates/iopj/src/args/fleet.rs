@@ -5,6 +5,7 @@ use super::examples;
 use super::fleet_data::FleetDataCommand;
 use clap::{ArgGroup, Args, Subcommand, ValueHint};
 use iopj_core::parse_duration;
+use iopj_fleet::owner::Owner;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -184,6 +185,9 @@ pub(crate) struct JobArgs {
     /// The scheduler's name of the task
     #[arg(long, value_name = "TASK")]
     pub(crate) task: Option<String>,
+    /// In whose name root reads and writes the folder
+    #[arg(long, value_name = "UID:GID", conflicts_with = "campaign")]
+    pub(crate) owner: Option<Owner>,
     /// What the job is told, where that is not in its folder
     #[arg(long, value_name = "FILE")]
     pub(crate) description: Option<PathBuf>,

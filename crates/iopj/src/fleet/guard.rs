@@ -2,7 +2,8 @@
 
 use crate::output::note;
 use anyhow::Context;
-use iopj_fleet::job::{Job, JobFolder};
+use iopj_fleet::JobFolder;
+use iopj_fleet::job::Job;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -14,6 +15,7 @@ pub(super) fn guarded(folder: &JobFolder, job: &Job, node: &str, task: &str) -> 
     mask(&signals).context("signals cannot be blocked")?;
     let mut own = Command::new(std::env::current_exe()?);
     own.args(["fleet", "job"]).arg(folder.path()).args(["--node", node, "--task", task]);
+    own.args(folder.owner().into_iter().flat_map(|owner| ["--owner".to_owned(), owner.to_string()]));
     let none = set(&[]);
     // SAFETY: between fork and exec only sigprocmask is called, which is async-signal-safe.
     unsafe {
@@ -25,10 +27,9 @@ pub(super) fn guarded(folder: &JobFolder, job: &Job, node: &str, task: &str) -> 
     };
     super::put_back::put_back();
     let store = folder.store_of(job)?;
-    if job.scratch.is_some() && store.exists() {
-        let copied = iopj_fleet::transfer::copy(&store, &folder.store());
-        let _ = copied.inspect_err(|error| note(&format!("the trials stay on the scratch: {error}")));
-    }
+    let brought = folder.bring_store(&store);
+    let stay = |error| note(&format!("the trials stay in `{}`: {error}", store.display()));
+    brought.unwrap_or_else(stay);
     mask(&set(&[]))?;
     // SAFETY: both calls take plain numbers.
     unsafe {

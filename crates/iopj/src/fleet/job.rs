@@ -8,9 +8,10 @@ use crate::progress::{Followed, view};
 use crate::run::look as decide;
 use crate::signals;
 use anyhow::{Context, anyhow};
-use iopj_fleet::job::{Drive, Job, JobFolder, Look, Phase, Process, State, TOO_LATE, boot_id, drive_key};
+use iopj_fleet::job::{Drive, Job, Look, Phase, Process, State, TOO_LATE, boot_id, drive_key};
 use iopj_fleet::lease::{self, Holder, Lease, Taken};
-use iopj_fleet::{Campaign, FleetError, slurm};
+use iopj_fleet::owner::Owner;
+use iopj_fleet::{Campaign, FleetError, JobFolder, slurm};
 use iopj_host::settings::Host;
 use iopj_load::descriptors;
 use iopj_run::{Options, Progress, RunError, read_study};
@@ -43,7 +44,7 @@ pub(super) fn job(args: &JobArgs) -> anyhow::Result<ExitCode> {
     if let Some(campaign) = &args.campaign {
         return task(campaign, args);
     }
-    let folder = JobFolder::new(args.folder.as_deref().unwrap_or(Path::new(".")));
+    let folder = JobFolder::new(args.folder.as_deref().unwrap_or(Path::new("."))).of(args.owner);
     if let Some(description) = &args.description {
         folder.tell(&JobFolder::description(description)?)?;
     }
@@ -199,18 +200,22 @@ fn end(folder: &JobFolder) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A task of Slurm, in a campaign's folder that all nodes share.
+/// A task of Slurm, in a campaign's folder that all nodes share. As root it acts there as the user whose folder
+/// it is.
 fn task(folder: &Path, args: &JobArgs) -> anyhow::Result<ExitCode> {
-    let campaign = Campaign::open_of_task(folder).with_context(|| {
+    let place = || {
         format!(
             "`{}` is no campaign on this node: name by --dir a folder that all nodes share",
             folder.display()
         )
-    })?;
+    };
+    let owner = Owner::of(folder).with_context(place)?;
+    let inside = owner.map(Owner::enter).transpose()?;
+    let campaign = Campaign::open_of_task(folder).with_context(place)?;
     let (Some(node), Some(task)) = (args.node.as_deref().filter(|node| !node.is_empty()), &args.task) else {
         anyhow::bail!("this node has no name in Slurm: Slurm starts this command by job.sh, nobody else");
     };
-    let own = campaign.job_folder(node);
+    let own = campaign.job_folder(node).of(owner);
     own.refuse_links()?;
     if own.written()?.is_some_and(|state| state.phase.is_complete()) {
         crate::output::note(&format!("{node} is complete already: nothing to do"));
@@ -218,6 +223,7 @@ fn task(folder: &Path, args: &JobArgs) -> anyhow::Result<ExitCode> {
     }
     own.tell(&campaign.plan().job)?;
     slurm::leave_to_others(&campaign, task.split('_').next().unwrap_or_default(), node);
+    drop(inside);
     guard::guarded(&own, &campaign.plan().job, node, task)
 }
 
@@ -233,7 +239,15 @@ fn perform(folder: &JobFolder, job: &Job, holder: &Holder, cancels: Option<u64>)
         hold(job, stop);
         return Ok(exit_code(before.phase));
     }
-    let store = folder.store_of(job)?;
+    let store = match folder.store_of(job) {
+        Ok(store) => store,
+        Err(error) => {
+            let why = Some(error.to_string());
+            folder.write(&State { task: holder.task.clone(), ..State::now(Phase::Refused, why) })?;
+            return Err(error.into());
+        }
+    };
+    let lent = folder.lend_store(&store);
     let first = State {
         process: Process::of(std::process::id()),
         boot: Some(boot_id()),
@@ -244,7 +258,8 @@ fn perform(folder: &JobFolder, job: &Job, holder: &Holder, cancels: Option<u64>)
     let first = State { began_ms: Some(first.since_ms), ..first }.counted(&store);
     folder.write(&first)?;
     // Whoever cancels later finds the state, and ends the process that it names.
-    let measured = is_cancelled(folder, cancels).map_err(anyhow::Error::from).and_then(|is| match is {
+    let is_late = lent.and_then(|()| is_cancelled(folder, cancels)).map_err(anyhow::Error::from);
+    let measured = is_late.and_then(|is| match is {
         true => Ok((Phase::Cancelled, Some(TOO_LATE.to_owned()))),
         false => measured(folder, job, &first, holder, &store, stop),
     });
@@ -252,15 +267,16 @@ fn perform(folder: &JobFolder, job: &Job, holder: &Holder, cancels: Option<u64>)
         crate::output::fail(&error);
         (Phase::Refused, Some(format!("{error:#}")))
     });
-    let is_elsewhere = job.scratch.is_some() && store.exists();
-    let copied = if is_elsewhere { iopj_fleet::transfer::copy(&store, &folder.store()) } else { Ok(()) };
-    let (phase, reason) = match copied {
-        // It is in the scratch still, and the next submit copies it.
+    let (phase, reason) = match folder.bring_store(&store) {
+        // It is where it was written still, and the next submit brings it.
         Err(error) if phase.is_complete() => broken_off(&error.into()),
         _ => (phase, reason),
     };
     let last = first.became(phase, reason).counted(&store);
     folder.write(&last)?;
+    if phase.is_complete() {
+        folder.forget_written(&store);
+    }
     drop(lock);
     hold(job, stop);
     Ok(exit_code(phase))
@@ -298,7 +314,7 @@ fn measured(
         return Ok((Phase::Refused, Some(reason)));
     }
     let mut view = view();
-    let leases = match leases(job, state, holder, &mut view, stop)? {
+    let leases = match leases(job, state, (holder, folder.owner()), &mut view, stop)? {
         Ok(leases) => leases,
         Err((phase, reason)) => return Ok((phase, Some(reason))),
     };
@@ -333,7 +349,7 @@ fn complete(store: &Path) -> anyhow::Result<(Phase, Option<String>)> {
 fn leases(
     job: &Job,
     state: &State,
-    holder: &Holder,
+    (holder, owner): (&Holder, Option<Owner>),
     view: &mut Followed,
     stop: &AtomicBool,
 ) -> anyhow::Result<Result<Vec<Lease>, (Phase, String)>> {
@@ -347,7 +363,7 @@ fn leases(
         // The first answer of each drive counts at once.
         let is_over = lease::seldom(ASKING, &slurm::is_over);
         loop {
-            let by = match Lease::take(folder, &key, holder, &is_over)? {
+            let by = match Lease::take(folder, &key, holder, owner, &is_over)? {
                 Taken::Held(lease) => break held.push(lease),
                 Taken::By(by) => by,
             };

@@ -4,7 +4,7 @@
 
 use crate::campaigns::{Disk, end, json, open_folder, study, until, until_done};
 use crate::common::{TestFolder, have, have_mounts, says, written};
-use iopj_fleet::job::JobFolder;
+use iopj_fleet::JobFolder;
 use iopj_host::settings::Host;
 use serde_json::{Value, json};
 use std::fs::{self, File};

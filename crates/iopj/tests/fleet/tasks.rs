@@ -5,10 +5,29 @@ use crate::campaigns::{Disk, end, json, open_folder, process, signal, study, tri
 use crate::common::{have_mounts, iopj};
 use serde_json::json;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use tempfile::TempDir;
+
+/// Writes a campaign of the node `n1`, as submit does.
+fn plan(campaign: &Path, scratch: &Path, trials: u32) {
+    for name in ["hosts", "run"] {
+        fs::create_dir_all(campaign.join(name)).unwrap();
+    }
+    let plan = json!({
+        "format": 2,
+        "job": {
+            "format": 2, "version": env!("CARGO_PKG_VERSION"), "campaign": "quick-1",
+            "study": study(trials, "200ms"), "destroy_data": false,
+            "allow": { "exec": false, "secrets": false, "hosts": false },
+            "leases": campaign.join("drives"), "scratch": scratch,
+        },
+        "by": { "slurm": { "nodes": null, "nodelist": ["n1"], "options": [], "command": "iopj" } },
+    });
+    fs::write(campaign.join("campaign.json"), plan.to_string()).unwrap();
+}
 
 /// A campaign of a node with a scratch of its own, and its task.
 struct Task {
@@ -21,20 +40,7 @@ impl Task {
     fn started() -> Task {
         let folder = open_folder();
         let disk = Disk::mounted(&folder.path().join("scratch"));
-        for name in ["hosts", "run"] {
-            fs::create_dir_all(folder.path().join("c").join(name)).unwrap();
-        }
-        let plan = json!({
-            "format": 2,
-            "job": {
-                "format": 2, "version": env!("CARGO_PKG_VERSION"), "campaign": "quick-1",
-                "study": study(50, "200ms"), "destroy_data": false,
-                "allow": { "exec": false, "secrets": false, "hosts": false },
-                "scratch": folder.path().join("scratch"),
-            },
-            "by": { "slurm": { "nodes": null, "nodelist": ["n1"], "options": [], "command": "iopj" } },
-        });
-        fs::write(folder.path().join("c/campaign.json"), plan.to_string()).unwrap();
+        plan(&folder.path().join("c"), &folder.path().join("scratch"), 50);
         let mut command = iopj(folder.path(), "fleet job --campaign c --node n1 --task 7_0");
         let task = Task { process: command.spawn().unwrap(), _disk: disk, folder };
         until_done(&task.at("scratch/quick-1/n1/run.iopj"), 1);
@@ -78,6 +84,42 @@ fn a_task_whose_every_process_is_told_to_end_puts_its_end_on_record() {
     let state = json(&task.at("c/run/n1/state.json"));
     assert_eq!((&state["phase"], &state["task"]), (&"cancelled".into(), &"7_0".into()), "{state}");
     assert_eq!(state["done"], trials(&task.at("c/run/n1/run.iopj")));
+}
+
+/// It followed a link that the user put there between two of its steps, and needed an NFS without
+/// `root_squash`.
+#[test]
+fn a_task_as_root_acts_in_a_users_folder_as_that_user_and_writes_its_store_elsewhere() {
+    const USER: u32 = 65_532;
+    if !have_mounts() {
+        return;
+    }
+    let folder = open_folder();
+    let at = |name: &str| folder.path().join(name);
+    let _disk = Disk::mounted(&at("scratch"));
+    fs::create_dir(at("theirs")).unwrap();
+    let task = |scratch: &str| {
+        plan(&at("c"), &at(scratch), 2);
+        for name in ["theirs", "c", "c/hosts", "c/run", "c/campaign.json"] {
+            chown(at(name), Some(USER), Some(USER)).unwrap();
+        }
+        let ended = iopj(folder.path(), "fleet job --campaign c --node n1 --task 7_0").output().unwrap();
+        (ended.status.code(), String::from_utf8(ended.stderr).unwrap(), json(&at("c/run/n1/state.json")))
+    };
+    let (code, said, state) = task("theirs");
+    assert_eq!((code, &state["phase"]), (Some(2), &"refused".into()), "{said}");
+    let reason = state["reason"].as_str().unwrap();
+    assert!(reason.contains(&format!("they can change `{}`", at("theirs").display())), "{reason}");
+    let (code, said, state) = task("scratch");
+    assert_eq!((code, &state["phase"]), (Some(0), &"ok".into()), "{said}");
+    assert_eq!(trials(&at("c/run/n1/run.iopj")), 2);
+    for name in ["job.json", "state.json", "lock", "run.iopj"] {
+        assert_eq!(fs::metadata(at("c/run/n1").join(name)).unwrap().uid(), USER, "{name}");
+    }
+    let left = |name: &str| fs::read_dir(at(name)).unwrap().map(|one| one.unwrap().file_name());
+    assert_eq!(left("c/drives").count(), 0, "its leases have ended");
+    let of_user = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("user-");
+    assert!(!left("scratch").any(|name| of_user(&name)), "the store was there only until it was brought");
 }
 
 /// A state in a user's folder named any process, and root ended it.

@@ -1,0 +1,331 @@
+//! The folder of a host's job: its files, and where its store is written.
+
+use crate::error::FleetError;
+use crate::files;
+use crate::job::{FORMAT, Job, Phase, State};
+use crate::owner::{AsOwner, Owner, roots_folder};
+use crate::process::{Process, boot_id};
+use crate::transfer;
+use iopj_store::Store;
+use rustix::fs::OFlags;
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+const DESCRIPTION: &str = "job.json";
+const STATE: &str = "state.json";
+const STORE: &str = "run.iopj";
+const LOG: &str = "log";
+const LOCK: &str = "lock";
+/// Where root writes the store of a job in another user's folder, unless the job has a scratch.
+const ROOTS_FOLDER: &str = "/var/lib/iopj-fleet";
+/// How often the campaign had been cancelled when this job was.
+const CANCELS: &str = "cancels";
+
+/// The folder of a job on its host.
+#[derive(Clone, Debug)]
+pub struct JobFolder {
+    folder: PathBuf,
+    owner: Option<Owner>,
+}
+
+impl JobFolder {
+    /// The job in this folder.
+    pub fn new(folder: &Path) -> JobFolder {
+        JobFolder { folder: folder.to_owned(), owner: None }
+    }
+
+    /// The same, of whose files are read and written in the name of `owner`, if there is one.
+    pub fn of(self, owner: Option<Owner>) -> JobFolder {
+        JobFolder { owner, ..self }
+    }
+
+    /// In whose name its files are read and written.
+    pub fn owner(&self) -> Option<Owner> {
+        self.owner
+    }
+
+    fn enter(&self) -> Result<Option<AsOwner>, FleetError> {
+        Owner::enter_if(self.owner)
+    }
+
+    /// What it is told.
+    ///
+    /// # Errors
+    /// There is no job, or one of another iopj.
+    pub fn job(&self) -> Result<Job, FleetError> {
+        let _inside = self.enter()?;
+        JobFolder::description(&self.folder.join(DESCRIPTION))
+    }
+
+    /// A description in a file of its own.
+    ///
+    /// # Errors
+    /// As for [`JobFolder::job`].
+    pub fn description(path: &Path) -> Result<Job, FleetError> {
+        let job: Job = files::read_json(path)?.ok_or_else(|| {
+            FleetError::Refused(format!(
+                "there is no job `{}`: `iopj fleet submit` writes it; is this folder on a file system that \
+                 this host has too?",
+                path.display()
+            ))
+        })?;
+        if job.format != FORMAT {
+            let (theirs, format) = (&job.version, job.format);
+            return Err(FleetError::Refused(format!(
+                "`{}` is of iopj {theirs} (format {format}), and this iopj knows format {FORMAT}: use the \
+                 same iopj on both sides",
+                path.display()
+            )));
+        }
+        Ok(job)
+    }
+
+    /// Tells it, making the folder.
+    ///
+    /// # Errors
+    /// [`FleetError::Io`].
+    pub fn tell(&self, job: &Job) -> Result<(), FleetError> {
+        let _inside = self.enter()?;
+        files::make_folder(&self.folder)?;
+        files::write_json(&self.folder.join(DESCRIPTION), job)
+    }
+
+    /// Its state as it was last written; `None` before it first began.
+    ///
+    /// # Errors
+    /// The file is no state.
+    pub fn written(&self) -> Result<Option<State>, FleetError> {
+        let _inside = self.enter()?;
+        files::read_json(&self.folder.join(STATE))
+    }
+
+    /// Its state as it is seen on its own host: one whose process is gone was killed.
+    ///
+    /// # Errors
+    /// As for [`JobFolder::written`].
+    pub fn state(&self) -> Result<Option<State>, FleetError> {
+        let is_alive = |state: &State| state.process.as_ref().is_some_and(Process::is_alive);
+        let first = self.written()?;
+        if first.as_ref().is_none_or(|state| state.phase != Phase::Running || is_alive(state)) {
+            return Ok(first);
+        }
+        // It may have ended between the reading and the look at its process.
+        Ok(self.written()?.map(|state| match state.phase {
+            Phase::Running if !is_alive(&state) => state.became(Phase::Killed, Some(self.why_gone(&state))),
+            _ => state,
+        }))
+    }
+
+    fn why_gone(&self, state: &State) -> String {
+        if state.process.as_ref().is_some_and(|process| process.boot != boot_id()) {
+            return "the host restarted while it ran".to_owned();
+        }
+        "its process is gone without a word: it was killed".to_owned()
+    }
+
+    /// Writes its state.
+    ///
+    /// # Errors
+    /// [`FleetError::Io`].
+    pub fn write(&self, state: &State) -> Result<(), FleetError> {
+        let _inside = self.enter()?;
+        files::write_json(&self.folder.join(STATE), state)
+    }
+
+    /// Refuses a folder, or the one above it, that is a link: as root, a task writes there in folders of the
+    /// user who submitted it.
+    ///
+    /// # Errors
+    /// It is one.
+    pub fn refuse_links(&self) -> Result<(), FleetError> {
+        let places = [Some(self.folder.as_path()), self.folder.parent()];
+        let names = [STATE, LOCK, STORE].map(|name| self.folder.join(name));
+        for place in places.into_iter().flatten().chain(names.iter().map(PathBuf::as_path)) {
+            if place.is_symlink() {
+                return Err(FleetError::Refused(format!(
+                    "`{}` is a symbolic link, and a task follows none: remove it, and submit again",
+                    place.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The right to do the job and to write its state, which one process has at a time; `None` if another has
+    /// it.
+    ///
+    /// # Errors
+    /// [`FleetError::Io`].
+    pub fn lock(&self) -> Result<Option<File>, FleetError> {
+        let _inside = self.enter()?;
+        let path = self.folder.join(LOCK);
+        let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+        let file = File::options().create(true).truncate(false).write(true).custom_flags(no_link).open(&path);
+        let file = file.map_err(FleetError::io("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(FleetError::io("lock", &path)(error)),
+        }
+    }
+
+    /// Keeps how often its campaign was cancelled: a start that knows of fewer is too late.
+    ///
+    /// # Errors
+    /// [`FleetError::Io`].
+    pub fn cancel(&self, number: u64) -> Result<(), FleetError> {
+        let _inside = self.enter()?;
+        files::write_json(&self.folder.join(CANCELS), &number)
+    }
+
+    /// Whether it was cancelled after so many cancels of its campaign.
+    ///
+    /// # Errors
+    /// [`FleetError::Io`], or [`FleetError::Form`].
+    pub fn is_cancelled_after(&self, number: u64) -> Result<bool, FleetError> {
+        let _inside = self.enter()?;
+        Ok(files::read_json::<u64>(&self.folder.join(CANCELS))?.is_some_and(|here| here > number))
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What it prints.
+    pub fn log(&self) -> PathBuf {
+        self.folder.join(LOG)
+    }
+
+    /// Its store, which is fetched from here.
+    pub fn store(&self) -> PathBuf {
+        self.folder.join(STORE)
+    }
+
+    /// The store that it writes: its own, or one on the host's scratch, in a folder that bears the host's
+    /// name: a scratch that hosts share by mistake has a store for each. Root writes none in another user's
+    /// folder: SQLite opens its files by name, so they are where nobody else can change a name.
+    ///
+    /// # Errors
+    /// The folder there cannot be made, or others can change names there.
+    pub fn store_of(&self, job: &Job) -> Result<PathBuf, FleetError> {
+        let names = Path::new(&job.campaign).join(self.folder.file_name().unwrap_or_default());
+        let folder = match (self.owner, &job.scratch) {
+            (None, None) => return Ok(self.store()),
+            (None, Some(scratch)) => scratch.join(names),
+            (Some(owner), scratch) => {
+                let base = scratch.as_deref().unwrap_or(Path::new(ROOTS_FOLDER));
+                return Ok(
+                    roots_folder(base, &Path::new(&format!("user-{}", owner.uid)).join(names))?.join(STORE)
+                );
+            }
+        };
+        files::make_folder(&folder)?;
+        Ok(folder.join(STORE))
+    }
+
+    /// Takes its store to where the job writes it, if there is one here and none there.
+    ///
+    /// # Errors
+    /// It is damaged, or there is no room.
+    pub fn lend_store(&self, written: &Path) -> Result<(), FleetError> {
+        let is_there = written.exists();
+        let inside = self.enter()?;
+        if is_there || !self.store().exists() {
+            return Ok(());
+        }
+        let bytes = Store::whole(&self.store())?;
+        drop(inside);
+        transfer::put(&bytes, written)
+    }
+
+    /// Brings a store that is written elsewhere to this folder; does nothing if it is written here.
+    ///
+    /// # Errors
+    /// It is damaged, or there is no room.
+    pub fn bring_store(&self, written: &Path) -> Result<(), FleetError> {
+        if written == self.store() || !written.exists() {
+            return Ok(());
+        }
+        let bytes = Store::whole(written)?;
+        let _inside = self.enter()?;
+        transfer::put(&bytes, &self.store())
+    }
+
+    /// Removes a store that root wrote elsewhere and brought here.
+    pub fn forget_written(&self, written: &Path) {
+        if self.owner.is_none() || written == self.store() {
+            return;
+        }
+        // What stays is in nobody's way: the next campaign of this name finds it complete.
+        let _ = std::fs::remove_file(written);
+        for folder in written.ancestors().skip(1).take(3) {
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{chown, symlink};
+
+    /// It looked for links before it wrote, and the user put one there in between.
+    #[test]
+    fn a_link_leads_root_nowhere_where_the_user_could_not_go() {
+        if !files::is_root() {
+            return;
+        }
+        let folder = files::own_folder();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("roots")).unwrap();
+        fs::create_dir(at("theirs")).unwrap();
+        chown(at("theirs"), Some(65_532), Some(65_532)).unwrap();
+        let owner = Owner::of(&at("theirs")).unwrap();
+        let job = JobFolder::new(&at("theirs/n1")).of(owner);
+        let state = State::now(Phase::Running, None);
+        fs::create_dir(at("theirs/n1")).unwrap();
+        chown(at("theirs/n1"), Some(65_532), Some(65_532)).unwrap();
+        job.write(&state).unwrap();
+        assert_eq!(job.written().unwrap(), Some(state.clone()));
+        drop(Store::create(&at("store"), &Default::default()).unwrap());
+        job.bring_store(&at("store")).unwrap();
+        fs::rename(at("theirs/n1"), at("theirs/n2")).unwrap();
+        symlink(at("roots"), at("theirs/n1")).unwrap();
+        for refused in [job.write(&state), job.lock().map(drop), job.cancel(1), job.bring_store(&at("store"))]
+        {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains("Permission denied"), "{error}");
+        }
+        assert_eq!(fs::read_dir(at("roots")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_running_job_whose_process_is_gone_was_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = JobFolder::new(folder.path());
+        assert_eq!(files.state().unwrap(), None);
+        let own = Process::of(std::process::id()).unwrap();
+        let alive = State { process: Some(own.clone()), ..State::now(Phase::Running, None) };
+        files.write(&alive).unwrap();
+        assert_eq!(files.state().unwrap().unwrap().phase, Phase::Running);
+        let later = Process { start: own.start + 1, ..own.clone() };
+        files.write(&State { process: Some(later), ..alive.clone() }).unwrap();
+        let state = files.state().unwrap().unwrap();
+        assert_eq!((state.phase, state.began_ms), (Phase::Killed, None));
+        let before = Process { boot: "another".to_owned(), ..own };
+        files.write(&State { process: Some(before), ..alive }).unwrap();
+        assert!(files.state().unwrap().unwrap().reason.unwrap().contains("restarted"));
+    }
+
+    #[test]
+    fn a_start_is_too_late_that_knows_of_fewer_cancels() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = JobFolder::new(folder.path());
+        assert!(!files.is_cancelled_after(0).unwrap());
+        files.cancel(2).unwrap();
+        assert_eq!([1, 2, 3].map(|known| files.is_cancelled_after(known).unwrap()), [true, false, false]);
+    }
+}
