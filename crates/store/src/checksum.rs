@@ -2,6 +2,7 @@
 //! Damage that SQLite does not see (a flipped bit in a value, a row that is gone) is an error, never a
 //! figure. Stores of before schema 7 have none, and rows from that time stay without.
 
+use crate::schema;
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator as _;
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, Row, Rows, Statement, params};
@@ -30,7 +31,6 @@ const READING: &str = "reading";
 type Part = (&'static str, &'static str, &'static str);
 
 impl Kind {
-    /// Its word in the table, which is also the word of a message.
     /// All of them.
     pub(crate) const ALL: [Kind; 11] = [
         Kind::Study,
@@ -46,6 +46,7 @@ impl Kind {
         Kind::Watch,
     ];
 
+    /// Its word in the table, which is also the word of a message.
     const fn word(self) -> &'static str {
         match self {
             Kind::Study => "study",
@@ -66,11 +67,13 @@ impl Kind {
         match self {
             Kind::Study => &[("study", "id", "id")],
             Kind::Trial => {
-                &[("trial", "id", "id"), ("histogram", "trial", "op"), ("slice", "trial", "end_ns")]
+                &[("trial", "id", "id"), (schema::HISTOGRAM, "trial", "op"), ("slice", "trial", "end_ns")]
             }
-            Kind::Costs => &[("profile", "trial", "trial"), ("cost", "trial", "rowid")],
-            Kind::TargetCosts => &[("target_profile", "trial", "trial"), ("target_cost", "trial", "rowid")],
-            Kind::Energy => &[("energy", "trial", "rowid")],
+            Kind::Costs => &[("profile", "trial", "trial"), (schema::COST, "trial", "rowid")],
+            Kind::TargetCosts => {
+                &[("target_profile", "trial", "trial"), (schema::TARGET_COST, "trial", "rowid")]
+            }
+            Kind::Energy => &[(schema::ENERGY, "trial", "rowid")],
             Kind::Network => &[("network", "rowid", "rowid")],
             Kind::Repeat => &[("repeat", "block", "block")],
             Kind::Session => &[("session", "id", "id")],

@@ -3,6 +3,7 @@
 use crate::checksum::{self, Kind};
 use crate::json_column::{from_json, to_json};
 use crate::record::Measurement;
+use crate::schema;
 use iopj_core::Slice;
 use iopj_core::fabric::{HostSide, NetworkBaseline};
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space, TrialEnergy};
@@ -56,6 +57,11 @@ pub(crate) struct Details {
 }
 
 impl Details {
+    /// How many cost profiles there are, of the host and of the target host.
+    pub(crate) fn profiles(&self) -> [u64; 2] {
+        [&self.costs, &self.target_costs].map(|profiles| profiles.len() as u64)
+    }
+
     /// Moves what is there of a trial into its measurement.
     pub(crate) fn move_to(&mut self, trial: i64, measurement: &mut Measurement) {
         for (op, histogram) in self.histograms.remove(&trial).unwrap_or_default() {
@@ -78,17 +84,20 @@ impl Details {
 /// Reads the details of the trials with ids from `first` to `last`.
 pub(crate) fn read(connection: &Connection, first: i64, last: i64) -> rusqlite::Result<Details> {
     let ids = [first, last];
-    let histograms = "SELECT trial, op, v2 FROM histogram WHERE trial BETWEEN ?1 AND ?2";
+    let histograms = format!("SELECT trial, op, v2 FROM {} WHERE trial BETWEEN ?1 AND ?2", schema::HISTOGRAM);
     let slices = "SELECT trial, end_ns, ios FROM slice WHERE trial BETWEEN ?1 AND ?2 ORDER BY trial, end_ns";
-    let energy = "SELECT trial, record FROM energy WHERE trial BETWEEN ?1 AND ?2 ORDER BY trial, rowid";
+    let energy = format!(
+        "SELECT trial, record FROM {} WHERE trial BETWEEN ?1 AND ?2 ORDER BY trial, rowid",
+        schema::ENERGY
+    );
     Ok(Details {
-        histograms: by_trial(connection, histograms, ids, |row| Ok((row.get(1)?, row.get(2)?)))?,
+        histograms: by_trial(connection, &histograms, ids, |row| Ok((row.get(1)?, row.get(2)?)))?,
         series: by_trial(connection, slices, ids, |row| {
             Ok(Slice { end_ns: count(row, 1)?, ios: count(row, 2)? })
         })?,
         costs: read_costs(connection, ids, HostSide::Host)?,
         target_costs: read_costs(connection, ids, HostSide::Target)?,
-        energy: by_trial(connection, energy, ids, |row| from_json(row, 1))?,
+        energy: by_trial(connection, &energy, ids, |row| from_json(row, 1))?,
     })
 }
 
@@ -183,7 +192,10 @@ fn read_costs(
     ids: [i64; 2],
     side: HostSide,
 ) -> rusqlite::Result<HashMap<i64, CostProfile>> {
-    let of = prefix(side);
+    let (of, cost) = match side {
+        HostSide::Host => (prefix(side), schema::COST),
+        HostSide::Target => (prefix(side), schema::TARGET_COST),
+    };
     let heads = format!("SELECT trial, source, kinds FROM {of}profile WHERE trial BETWEEN ?1 AND ?2");
     let heads: HashMap<i64, Vec<(CostSource, Vec<CostKind>)>> =
         by_trial(connection, &heads, ids, |row| Ok((from_json(row, 1)?, from_json(row, 2)?)))?;
@@ -192,7 +204,7 @@ fn read_costs(
     }
     let functions = format!(
         "SELECT trial, kernel, function, module, directory, calls, instructions, loads, stores, cpu_ns \
-         FROM {of}cost WHERE trial BETWEEN ?1 AND ?2 ORDER BY trial, rowid"
+         FROM {cost} WHERE trial BETWEEN ?1 AND ?2 ORDER BY trial, rowid"
     );
     let mut functions = by_trial(connection, &functions, ids, |row| {
         Ok(FunctionCost {

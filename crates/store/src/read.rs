@@ -79,8 +79,11 @@ impl Store {
         mut is_wanted: impl FnMut(&TrialRow) -> bool,
         mut take: impl FnMut(Trial) -> Result<(), E>,
     ) -> Result<(), E> {
-        let there = self.verify(&[Kind::Trial])?;
-        self.verify(&[Kind::Costs, Kind::TargetCosts, Kind::Energy])?;
+        self.verify(&[Kind::Energy])?;
+        let [trials, costs, target_costs] =
+            [Kind::Trial, Kind::Costs, Kind::TargetCosts].map(|kind| self.verify_one(kind));
+        // A live run adds some meanwhile, and takes none away.
+        let there = [trials?, costs?, target_costs?].map(|found| found.sound + found.without);
         let mut pending = None;
         let mut hand_on = |decoded: Decoded| -> Result<(), E> {
             for (id, mut trial) in decoded? {
@@ -92,16 +95,19 @@ impl Store {
             }
             Ok(())
         };
-        let (mut after, mut read) = (i64::MIN, 0);
+        let (mut after, mut read) = (i64::MIN, [0; 3]);
         let mut next = || -> Result<(Batch, bool), StoreError> {
-            let rows = self.next_rows(&mut after, &mut read)?;
+            let mut rows = self.next_rows(&mut after)?;
             let is_last = rows.len() < AT_ONCE as usize;
-            // A live run adds trials meanwhile, and takes none away.
-            if is_last && read < there.sound + there.without {
+            let details = self.details(&rows)?;
+            let [costs, target_costs] = details.profiles();
+            for (sum, more) in read.iter_mut().zip([rows.len() as u64, costs, target_costs]) {
+                *sum += more;
+            }
+            if is_last && read.iter().zip(&there).any(|(read, there)| read < there) {
                 return Err(self.damaged_trials());
             }
-            let rows: Vec<TrialRow> = rows.into_iter().filter(&mut is_wanted).collect();
-            let details = self.details(&rows)?;
+            rows.retain(&mut is_wanted);
             Ok((Batch { rows, details }, is_last))
         };
         std::thread::scope(|scope| {
@@ -125,8 +131,8 @@ impl Store {
         })
     }
 
-    /// The next rows after an id, which becomes that of the last of them; `read` grows by how many they are.
-    fn next_rows(&self, after: &mut i64, read: &mut u64) -> Result<Vec<TrialRow>, StoreError> {
+    /// The next rows after an id, which becomes that of the last of them.
+    fn next_rows(&self, after: &mut i64) -> Result<Vec<TrialRow>, StoreError> {
         let rows = self.rows(*after)?;
         for row in &rows {
             // In a damaged index, looking for what follows may lead back.
@@ -135,7 +141,6 @@ impl Store {
             }
             *after = row.id;
         }
-        *read += rows.len() as u64;
         Ok(rows)
     }
 

@@ -172,6 +172,13 @@ const MIGRATIONS: [&str; 7] = [
 ",
 ];
 
+/// Tables whose rows are found by an index, which no checksum covers: rows are held against their checksums by
+/// the same index by which they are read, so that one that leads to other rows is found.
+pub(crate) const HISTOGRAM: &str = "histogram INDEXED BY sqlite_autoindex_histogram_1";
+pub(crate) const ENERGY: &str = "energy INDEXED BY sqlite_autoindex_energy_1";
+pub(crate) const COST: &str = "cost INDEXED BY cost_trial";
+pub(crate) const TARGET_COST: &str = "target_cost INDEXED BY target_cost_trial";
+
 /// Since this schema, all that was added is tables.
 const ONLY_TABLES_SINCE: i32 = 6;
 

@@ -200,8 +200,8 @@ fn end(folder: &JobFolder) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A task of Slurm, in a campaign's folder that all nodes share. As root it acts there as the user whose folder
-/// it is.
+/// A task of Slurm, in a campaign's folder that all nodes share. As root it acts there as the user whose
+/// folder it is.
 fn task(folder: &Path, args: &JobArgs) -> anyhow::Result<ExitCode> {
     let place = || {
         format!(

@@ -1,15 +1,18 @@
 //! Stores that were damaged, or that somebody else made.
 
-use super::{fresh, function, measured, profile, study, trial};
+use super::{fresh, function, measured_with, profile, study, trial};
 use iopj_core::fabric::HostSide;
+use iopj_core::{EnergyOutcome, Scope, TrialEnergy};
 use iopj_store::{Outcome, Store, StudyRecord, Trial};
 use std::path::Path;
 
 /// A store with something of everything that figures come from, all of it in its file.
 fn of_everything(path: &Path) -> (StudyRecord, Vec<Trial>) {
     let mut store = Store::create(path, &study()).unwrap();
-    store.add(&trial(0, measured())).unwrap();
+    let measured = |meter: &str| measured_with(|m| m.energy = vec![energy(meter), energy("plug")]);
+    store.add(&trial(0, measured("a"))).unwrap();
     store.add(&trial(1, Outcome::Failed("it broke".into()))).unwrap();
+    store.add(&trial(3, measured("b"))).unwrap();
     assert!(store.add_costs(0, HostSide::Host, &profile(vec![function("nvme_irq", 5)])).unwrap());
     store.plan_repeats(&[0], 2, 1).unwrap();
     let read = (store.study().unwrap(), store.trials().unwrap());
@@ -17,6 +20,18 @@ fn of_everything(path: &Path) -> (StudyRecord, Vec<Trial>) {
     let file = rusqlite::Connection::open(path).unwrap();
     file.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(())).unwrap();
     read
+}
+
+/// What a meter said of a trial.
+fn energy(meter: &str) -> TrialEnergy {
+    TrialEnergy {
+        meter: meter.to_owned(),
+        scope: Scope::System,
+        channels: Vec::new(),
+        estimated: false,
+        rules: 1,
+        outcome: EnergyOutcome::Incomplete(format!("{meter} was off")),
+    }
 }
 
 /// A flipped bit of a histogram changed percentiles, and one in its table made them 0.00. `every` takes each
@@ -74,6 +89,52 @@ fn an_index_that_has_lost_its_rows_changes_no_figure() {
     assert!(store.check_all().is_err());
 }
 
+/// The figures of a store stay, or it is damaged, whichever of the last bytes of these pages is another. There
+/// the cells of a page lie.
+fn no_other_byte_is_a_figure(path: &Path, which: &str) {
+    let read = |path: &Path| Store::open(path).and_then(|store| Ok((store.study()?, store.trials()?)));
+    let (sound, bytes) = (read(path).unwrap(), std::fs::read(path).unwrap());
+    let file = rusqlite::Connection::open(path).unwrap();
+    let pages = format!("SELECT rootpage, name FROM sqlite_schema WHERE {which}");
+    let mut pages = file.prepare(&pages).unwrap();
+    let pages: Vec<(u32, String)> =
+        pages.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect();
+    assert!(!pages.is_empty());
+    let page_size: u32 = file.pragma_query_value(None, "page_size", |row| row.get(0)).unwrap();
+    let other = path.with_extension("other");
+    for (page, name) in pages {
+        for place in page * page_size - 64..page * page_size {
+            let (mut damaged, place) = (bytes.clone(), place as usize);
+            damaged[place] ^= 3;
+            std::fs::write(&other, &damaged).unwrap();
+            let read = read(&other);
+            assert!(read.is_err() || read.unwrap() == sound, "byte {place}, of {name}");
+        }
+    }
+}
+
+/// An index that leads to another trial's rows, or to none, is not what the rows were checked by.
+#[test]
+fn an_index_that_leads_to_other_rows_is_damage() {
+    let (_folder, path) = fresh();
+    of_everything(&path);
+    no_other_byte_is_a_figure(&path, "type = 'index'");
+}
+
+/// A walk finds all rows of such a table, and a search does not.
+#[test]
+fn a_table_that_hides_its_rows_is_damage() {
+    let (_folder, path) = fresh();
+    let mut store = Store::create(&path, &study()).unwrap();
+    for position in 0..500 {
+        store.add(&trial(position, measured_with(|m| m.series.clear()))).unwrap();
+        let side = [HostSide::Host, HostSide::Target][position as usize % 2];
+        assert!(store.add_costs(position.into(), side, &profile(Vec::new())).unwrap());
+    }
+    drop(store);
+    no_other_byte_is_a_figure(&path, "name IN ('profile', 'target_profile')");
+}
+
 /// A page of another table stood in the place of the checksums: then nothing had one, as in an older store.
 #[test]
 fn what_is_no_checksum_is_damage() {
@@ -85,7 +146,7 @@ fn what_is_no_checksum_is_damage() {
     assert!(error.contains("it is damaged (Invalid column type"), "{error}");
     // Without any, it is as old as it looks, and says so.
     file.execute_batch("DELETE FROM checksum").unwrap();
-    assert_eq!(Store::open(&path).unwrap().trials_without_checksum().unwrap(), 2);
+    assert_eq!(Store::open(&path).unwrap().trials_without_checksum().unwrap(), 3);
 }
 
 #[test]
@@ -93,8 +154,8 @@ fn a_sound_store_says_so_whole() {
     let (_folder, path) = fresh();
     of_everything(&path);
     let checked = Store::open(&path).unwrap().check_all().unwrap();
-    // The study, two trials, the costs, the energy that is none, and a repeat.
-    assert_eq!((checked.sound, checked.without), (5, 0));
+    // The study, three trials, the costs, the energy of two, and a repeat.
+    assert_eq!((checked.sound, checked.without), (8, 0));
 }
 
 #[test]
