@@ -23,8 +23,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a store for reading, unchanged. A live run may be writing to it. One of a schema before 6 is read
-    /// from a copy, brought forward, of what it holds now: open it again to see later trials.
+    /// Opens a store for reading, unchanged. A live run may be writing to it. Of one of a schema before 6, a
+    /// copy of this moment is read: open it again to see later trials.
     ///
     /// # Errors
     /// The file is missing, no store, or of a newer schema.

@@ -89,8 +89,8 @@ fn an_index_that_has_lost_its_rows_changes_no_figure() {
     assert!(store.check_all().is_err());
 }
 
-/// The figures of a store stay, or it is damaged, whichever of the last bytes of these pages is another. There
-/// the cells of a page lie.
+/// The figures of a store stay, or it is damaged, whichever of the last bytes of these pages is another. The
+/// cells of a page lie there.
 fn no_other_byte_is_a_figure(path: &Path, which: &str) {
     let read = |path: &Path| Store::open(path).and_then(|store| Ok((store.study()?, store.trials()?)));
     let (sound, bytes) = (read(path).unwrap(), std::fs::read(path).unwrap());
