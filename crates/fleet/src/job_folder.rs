@@ -210,18 +210,20 @@ impl JobFolder {
     /// # Errors
     /// The folder there cannot be made, or others can change names there.
     pub fn store_of(&self, job: &Job) -> Result<PathBuf, FleetError> {
-        let names = Path::new(&job.campaign).join(self.folder.file_name().unwrap_or_default());
+        let name = self.folder.file_name().unwrap_or_default();
         let folder = match (self.owner, &job.scratch) {
-            (None, None) => return Ok(self.store()),
-            (None, Some(scratch)) => scratch.join(names),
+            (None, None) => self.folder.clone(),
+            (None, Some(scratch)) => {
+                let folder = scratch.join(&job.campaign).join(name);
+                files::make_folder(&folder)?;
+                folder
+            }
             (Some(owner), scratch) => {
                 let base = scratch.as_deref().unwrap_or(Path::new(ROOTS_FOLDER));
-                return Ok(
-                    roots_folder(base, &Path::new(&format!("user-{}", owner.uid)).join(names))?.join(STORE)
-                );
+                let user = PathBuf::from(format!("user-{}", owner.uid));
+                roots_folder(base, &user.join(files::name_of(&job.campaign)).join(name))?
             }
         };
-        files::make_folder(&folder)?;
         Ok(folder.join(STORE))
     }
 
@@ -300,6 +302,13 @@ mod tests {
             assert!(error.contains("Permission denied"), "{error}");
         }
         assert_eq!(fs::read_dir(at("roots")).unwrap().count(), 0);
+        // Nor does a name.
+        let told = serde_json::json!({
+            "format": FORMAT, "version": "1", "campaign": "../../c", "study": "", "destroy_data": false,
+            "allow": { "exec": false, "secrets": false, "hosts": false }, "scratch": at("roots/scratch"),
+        });
+        let store = job.store_of(&serde_json::from_value(told).unwrap()).unwrap();
+        assert!(store.ends_with("scratch/user-65532/%2e%2e%2f%2e%2e%2fc/n1/run.iopj"), "{}", store.display());
     }
 
     #[test]
