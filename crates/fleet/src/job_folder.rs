@@ -8,7 +8,7 @@ use crate::process::{Process, boot_id};
 use crate::transfer;
 use iopj_store::Store;
 use rustix::fs::OFlags;
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -41,12 +41,12 @@ impl JobFolder {
     }
 
     /// In whose name its files are read and written.
-    pub fn owner(&self) -> Option<Owner> {
-        self.owner
+    pub fn owner(&self) -> Option<&Owner> {
+        self.owner.as_ref()
     }
 
     fn enter(&self) -> Result<Option<AsOwner>, FleetError> {
-        Owner::enter_if(self.owner)
+        Owner::enter_if(self.owner())
     }
 
     /// What it is told.
@@ -211,7 +211,7 @@ impl JobFolder {
     /// The folder there cannot be made, or others can change names there.
     pub fn store_of(&self, job: &Job) -> Result<PathBuf, FleetError> {
         let name = self.folder.file_name().unwrap_or_default();
-        let folder = match (self.owner, &job.scratch) {
+        let folder = match (self.owner(), &job.scratch) {
             (None, None) => self.folder.clone(),
             (None, Some(scratch)) => {
                 let folder = scratch.join(&job.campaign).join(name);
@@ -227,22 +227,31 @@ impl JobFolder {
         Ok(folder.join(STORE))
     }
 
-    /// Takes its store to where the job writes it, if there is one here and none there.
+    /// Takes its store to where the job writes it, if that one has fewer trials, cannot be read or is not
+    /// there.
     ///
     /// # Errors
     /// It is damaged, or there is no room.
     pub fn lend_store(&self, written: &Path) -> Result<(), FleetError> {
-        let is_there = written.exists();
+        let trials = |store: &Path| Store::open(store).ok()?.positions().ok().map(|all| all.len());
+        let there = trials(written);
         let inside = self.enter()?;
-        if is_there || !self.store().exists() {
+        if written == self.store() || trials(&self.store()) <= there {
             return Ok(());
         }
         let bytes = Store::whole(&self.store())?;
         drop(inside);
+        // A log that is left of another store would be taken for this one's.
+        for log in ["-wal", "-shm"] {
+            let mut name = written.as_os_str().to_owned();
+            name.push(log);
+            let _ = fs::remove_file(name);
+        }
         transfer::put(&bytes, written)
     }
 
-    /// Brings a store that is written elsewhere to this folder; does nothing if it is written here.
+    /// Brings a store that is written elsewhere to this folder; does nothing if it is written here. Root's is
+    /// then there no more: the user could not remove it.
     ///
     /// # Errors
     /// It is damaged, or there is no room.
@@ -251,27 +260,23 @@ impl JobFolder {
             return Ok(());
         }
         let bytes = Store::whole(written)?;
-        let _inside = self.enter()?;
-        transfer::put(&bytes, &self.store())
-    }
-
-    /// Removes a store that root wrote elsewhere and brought here.
-    pub fn forget_written(&self, written: &Path) {
-        if self.owner.is_none() || written == self.store() {
-            return;
+        let inside = self.enter()?;
+        transfer::put(&bytes, &self.store())?;
+        drop(inside);
+        if self.owner.is_some() {
+            fs::remove_file(written).map_err(FleetError::io("remove", written))?;
+            // They stay while the file is there that the study reads.
+            for folder in written.ancestors().skip(1).take(2) {
+                let _ = fs::remove_dir(folder);
+            }
         }
-        // What stays is in nobody's way: the next campaign of this name finds it complete.
-        let _ = std::fs::remove_file(written);
-        for folder in written.ancestors().skip(1).take(3) {
-            let _ = std::fs::remove_dir(folder);
-        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
     use std::os::unix::fs::{chown, symlink};
 
     /// It looked for links before it wrote, and the user put one there in between.
@@ -292,8 +297,12 @@ mod tests {
         chown(at("theirs/n1"), Some(65_532), Some(65_532)).unwrap();
         job.write(&state).unwrap();
         assert_eq!(job.written().unwrap(), Some(state.clone()));
+        for _ in 0..2 {
+            drop(Store::create(&at("store"), &Default::default()).unwrap());
+            job.bring_store(&at("store")).unwrap();
+            assert!(!at("store").exists(), "the user could not remove it");
+        }
         drop(Store::create(&at("store"), &Default::default()).unwrap());
-        job.bring_store(&at("store")).unwrap();
         fs::rename(at("theirs/n1"), at("theirs/n2")).unwrap();
         symlink(at("roots"), at("theirs/n1")).unwrap();
         for refused in [job.write(&state), job.lock().map(drop), job.cancel(1), job.bring_store(&at("store"))]

@@ -68,7 +68,7 @@ impl Lease {
         folder: &Path,
         drive: &str,
         holder: &Holder,
-        owner: Option<Owner>,
+        owner: Option<&Owner>,
         is_over: &dyn Fn(&Holder) -> bool,
     ) -> Result<Taken, FleetError> {
         let _inside = Owner::enter_if(owner)?;
@@ -88,7 +88,7 @@ impl Lease {
             if is_taken {
                 // A lock is of both descriptors, until the last is closed.
                 let lock = own.file.try_clone().map_err(FleetError::io("keep", &path))?;
-                return Ok(Taken::Held(Lease { path, lock, owner }));
+                return Ok(Taken::Held(Lease { path, lock, owner: owner.cloned() }));
             }
             last = lying.and_then(|lying| lying.holder);
             thread::sleep(PAUSE);
@@ -121,7 +121,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let Ok(_inside) = Owner::enter_if(self.owner) else { return };
+        let Ok(_inside) = Owner::enter_if(self.owner.as_ref()) else { return };
         // While it is locked: whoever opens the file now sees that its name is gone.
         if is_still(&self.path, &self.lock) {
             let _ = fs::remove_file(&self.path);
@@ -422,7 +422,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::chown(folder.path(), Some(65_532), Some(65_532)).unwrap();
         let owner = Owner::of(folder.path()).unwrap();
-        let held = Lease::take(folder.path(), "S1", &holder("n1", "x"), owner, &|_| false).unwrap();
+        let held = Lease::take(folder.path(), "S1", &holder("n1", "x"), owner.as_ref(), &|_| false).unwrap();
         assert!(matches!(held, Taken::Held(_)));
         let lease = fs::metadata(folder.path().join("S1")).unwrap();
         assert_eq!((lease.uid(), lease.gid()), (65_532, 65_532));

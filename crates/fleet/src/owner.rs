@@ -2,8 +2,9 @@
 //! not go.
 
 use crate::error::FleetError;
+use crate::program;
 use rustix::process::{Gid, geteuid, getgroups};
-use rustix::thread::set_thread_groups;
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_thread_groups};
 use std::fs::{DirBuilder, Metadata};
 use std::marker::PhantomData;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -12,38 +13,66 @@ use std::str::FromStr;
 use std::{fmt, io};
 
 /// A user in whose name root acts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The user's number.
     pub uid: u32,
-    /// The number of the user's group.
-    pub gid: u32,
+    /// The numbers of the user's groups, the primary one first.
+    pub groups: Vec<u32>,
 }
 
 impl Owner {
-    /// The user whose folder it is; `None` unless this process is root and the folder is another user's.
+    /// In whose name this process acts in a folder: the user's who called `sudo`, or else that of the user
+    /// whose folder it is, or the one above it that is there. `None` unless this process is root, and where
+    /// the folder is root's.
     ///
     /// # Errors
-    /// There is no such folder.
+    /// It is root's, but others can change names in it or above it.
     pub fn of(folder: &Path) -> Result<Option<Owner>, FleetError> {
-        let found = folder.metadata().map_err(FleetError::io("open", folder))?;
-        let is_anothers = geteuid().is_root() && found.uid() != 0;
-        Ok(is_anothers.then(|| Owner { uid: found.uid(), gid: found.gid() }))
+        let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
+        if !geteuid().is_root() {
+            return Ok(None);
+        }
+        if let (Some(uid), Some(gid)) = (number("SUDO_UID"), number("SUDO_GID")) {
+            return Ok((uid != 0).then(|| Owner::with_groups(uid, gid)));
+        }
+        let there = folder.ancestors().find_map(|one| Some((one, one.metadata().ok()?)));
+        let Some((there, found)) = there else { return Ok(None) };
+        if found.uid() != 0 {
+            return Ok(Some(Owner::with_groups(found.uid(), found.gid())));
+        }
+        refuse_others(there, false).map(|_| None)
+    }
+
+    /// A user with the groups that the system knows of, or with this one.
+    fn with_groups(uid: u32, gid: u32) -> Owner {
+        let known = program::output("id", &["-G".to_owned(), uid.to_string()], "coreutils");
+        let known = known.ok().and_then(|text| text.split(' ').map(|one| one.parse().ok()).collect());
+        Owner { uid, groups: known.filter(|groups: &Vec<u32>| !groups.is_empty()).unwrap_or(vec![gid]) }
     }
 
     /// Until what is returned is dropped, this thread opens, makes and renames files as the user, and so do
-    /// threads that it starts. It stays root in all else, and programs that it starts are root's, without its
-    /// further groups (credentials(7), setfsuid(2)).
+    /// threads that it starts. It stays root in all else, but may do no more than any user; programs that it
+    /// starts are root's, with the user's groups (credentials(7), capabilities(7), setfsuid(2)).
     ///
     /// # Errors
     /// This root may not act as the user.
-    pub fn enter(self) -> Result<AsOwner, FleetError> {
+    pub fn enter(&self) -> Result<AsOwner, FleetError> {
+        let ids = [self.uid, self.groups.first().copied().unwrap_or(self.uid)];
         let entered = || {
-            let (groups, ids) = (getgroups()?, file_ids());
-            set_thread_groups(&[])?;
-            let inside = AsOwner { groups, ids, _of_this_thread: PhantomData };
-            set_file_ids([self.uid, self.gid]);
-            if file_ids() == [self.uid, self.gid] { Ok(inside) } else { Err(rustix::io::Errno::PERM) }
+            let before = AsOwner {
+                groups: getgroups()?,
+                capabilities: capabilities(None)?,
+                ids: file_ids(),
+                _of_this_thread: PhantomData,
+            };
+            let groups: Vec<Gid> = self.groups.iter().map(|group| Gid::from_raw(*group)).collect();
+            set_thread_groups(&groups)?;
+            set_file_ids(ids);
+            // Without them, what leads through `/proc` to other processes' files leads root nowhere either.
+            let effective = CapabilitySet::SETUID | CapabilitySet::SETGID;
+            set_capabilities(None, CapabilitySets { effective, ..before.capabilities })?;
+            if file_ids() == ids { Ok(before) } else { Err(rustix::io::Errno::PERM) }
         };
         entered().map_err(|error| {
             let (uid, error) = (self.uid, io::Error::from(error));
@@ -54,14 +83,18 @@ impl Owner {
     }
 
     /// [`Owner::enter`], where there is an owner.
-    pub(crate) fn enter_if(owner: Option<Owner>) -> Result<Option<AsOwner>, FleetError> {
+    ///
+    /// # Errors
+    /// As for [`Owner::enter`].
+    pub fn enter_if(owner: Option<&Owner>) -> Result<Option<AsOwner>, FleetError> {
         owner.map(Owner::enter).transpose()
     }
 }
 
 impl fmt::Display for Owner {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}", self.uid, self.gid)
+        let groups: Vec<String> = self.groups.iter().map(u32::to_string).collect();
+        write!(out, "{}:{}", self.uid, groups.join(","))
     }
 }
 
@@ -69,10 +102,12 @@ impl FromStr for Owner {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Owner, Self::Err> {
-        let numbers =
-            text.split_once(':').and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
-        let (uid, gid) = numbers.ok_or("it is no UID:GID, such as 1000:1000")?;
-        Ok(Owner { uid, gid })
+        let numbers = || {
+            let (uid, groups) = text.split_once(':')?;
+            let groups = groups.split(',').map(|one| one.parse().ok()).collect::<Option<Vec<u32>>>()?;
+            Some(Owner { uid: uid.parse().ok()?, groups })
+        };
+        numbers().ok_or("it is no UID:GID,..., such as 1000:1000,100")
     }
 }
 
@@ -81,6 +116,7 @@ impl FromStr for Owner {
 pub struct AsOwner {
     /// What was before, which may be the same user.
     groups: Vec<Gid>,
+    capabilities: CapabilitySets,
     ids: [u32; 2],
     /// It ends in the thread in which it began.
     _of_this_thread: PhantomData<*const ()>,
@@ -91,6 +127,7 @@ impl Drop for AsOwner {
         set_file_ids(self.ids);
         // Root may set what it had; without it, it could do less.
         let _ = set_thread_groups(&self.groups);
+        let _ = set_capabilities(None, self.capabilities);
     }
 }
 
@@ -106,31 +143,42 @@ fn set_file_ids([uid, gid]: [u32; 2]) -> [u32; 2] {
     unsafe { [libc::setfsuid(uid), libc::setfsgid(gid)].map(i32::cast_unsigned) }
 }
 
-/// Makes a folder below `base`, in which only root can change what a name leads to. What others can change is
-/// refused: `base`, once it is free of links, and all above it may be written by others with the sticky bit
-/// alone, and each of `names` is a folder of root's.
+/// Makes a folder below `base`, in which only root can read, or change what a name leads to. `base` and all
+/// above it may be written by others with the sticky bit alone, and each of `names` is a folder of root's.
 ///
 /// # Errors
 /// Others can change it.
 pub(crate) fn roots_folder(base: &Path, names: &Path) -> Result<PathBuf, FleetError> {
     let there = base.ancestors().find(|one| one.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
     let missing = base.strip_prefix(there).unwrap_or(base);
-    let mut at = there.canonicalize().map_err(FleetError::io("open", there))?;
-    for folder in at.ancestors() {
-        refuse_if(folder, |found| {
-            !found.is_dir() || found.mode() & 0o022 != 0 && found.mode() & 0o1000 == 0
-        })?;
-    }
-    for name in missing.components().chain(names.components()) {
+    let mut at = refuse_others(there, true)?;
+    let all = missing.components().map(|name| (name, 0o755));
+    for (name, mode) in all.chain(names.components().map(|name| (name, 0o700))) {
         at.push(name);
-        match DirBuilder::new().mode(0o755).create(&at) {
+        match DirBuilder::new().mode(mode).create(&at) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(FleetError::io("make the folder", &at)(error));
             }
-            _ => refuse_if(&at, |found| !found.is_dir() || found.mode() & 0o022 != 0)?,
+            _ => refuse_if(&at, |found| !found.is_dir() || is_open(found))?,
         }
     }
     Ok(at)
+}
+
+/// Refuses a folder of which others can change a name, or a name above it; returns it without links. Others
+/// may write above it with the sticky bit, and in it if it `may_be_sticky`.
+fn refuse_others(folder: &Path, may_be_sticky: bool) -> Result<PathBuf, FleetError> {
+    let real = folder.canonicalize().map_err(FleetError::io("open", folder))?;
+    refuse_if(&real, |found| !found.is_dir() || (is_open(found) && !may_be_sticky))?;
+    for above in real.ancestors() {
+        refuse_if(above, |found| is_open(found) && found.mode() & 0o1000 == 0)?;
+    }
+    Ok(real)
+}
+
+/// True if others than root may change names there.
+fn is_open(found: &Metadata) -> bool {
+    found.mode() & 0o002 != 0 || (found.mode() & 0o020 != 0 && found.gid() != 0)
 }
 
 fn refuse_if(folder: &Path, is_wrong: impl Fn(&Metadata) -> bool) -> Result<(), FleetError> {
@@ -139,8 +187,8 @@ fn refuse_if(folder: &Path, is_wrong: impl Fn(&Metadata) -> bool) -> Result<(), 
         return Ok(());
     }
     Err(FleetError::Refused(format!(
-        "root keeps a store only where others can change no name, and they can change `{}`: name by \
-         --scratch a folder that is root's, with all above it",
+        "root writes only where others can change no name, and they can change `{}`: name a folder that is \
+         root's, with all above it (--scratch for the store)",
         folder.display()
     )))
 }
@@ -152,7 +200,12 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown};
 
-    const USER: Owner = Owner { uid: 65_532, gid: 65_531 };
+    const UID: u32 = 65_532;
+    const GID: u32 = 65_531;
+
+    fn user() -> Owner {
+        Owner { uid: UID, groups: vec![GID, 7] }
+    }
 
     #[test]
     fn root_has_another_users_rights_to_files_for_a_while() {
@@ -165,13 +218,25 @@ mod tests {
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o640)).unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(&theirs).unwrap();
-        chown(&theirs, Some(USER.uid), Some(USER.gid)).unwrap();
-        assert_eq!(Owner::of(&theirs).unwrap(), Some(USER));
+        chown(&theirs, Some(UID), Some(GID)).unwrap();
+        let found = Owner { uid: UID, groups: vec![GID] };
+        assert_eq!(Owner::of(&theirs).unwrap().as_ref(), Some(&found));
+        assert_eq!(Owner::of(&theirs.join("a/b")).unwrap(), Some(found));
         assert_eq!(Owner::of(folder.path()).unwrap(), None, "it is root's own");
-        assert_eq!((USER.to_string().parse(), "65532".parse::<Owner>().is_err()), (Ok(USER), true));
+        let open = Owner::of(Path::new("/tmp")).unwrap_err().to_string();
+        assert!(open.contains("they can change `/tmp`"), "{open}");
+        assert_eq!((user().to_string().parse(), "65532".parse::<Owner>().is_err()), (Ok(user()), true));
         let groups = getgroups().unwrap();
-        let inside = USER.enter().unwrap();
-        drop(USER.enter().unwrap());
+        // The way through `/proc` to what another process of root's has open.
+        let mut other =
+            std::process::Command::new("sleep").arg("60").current_dir(folder.path()).spawn().unwrap();
+        let through = Path::new("/proc").join(other.id().to_string()).join("cwd/theirs");
+        assert!(through.exists());
+        let inside = user().enter().unwrap();
+        drop(user().enter().unwrap());
+        assert_eq!(fs::read_dir(&through).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        other.kill().unwrap();
+        other.wait().unwrap();
         // Also where the group of root might read it.
         assert_eq!(fs::read(&secret).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         assert!(fs::write(folder.path().join("new"), "").is_err());
@@ -179,8 +244,9 @@ mod tests {
         let program = std::process::Command::new("cat").arg(&secret).output().unwrap();
         assert_eq!(program.stdout, b"s", "a program is root's");
         drop(inside);
+        assert!(fs::set_permissions(&theirs, fs::Permissions::from_mode(0o700)).is_ok(), "all rights again");
         let new = fs::metadata(theirs.join("new")).unwrap();
-        assert_eq!((new.uid(), new.gid()), (USER.uid, USER.gid));
+        assert_eq!((new.uid(), new.gid()), (UID, GID));
         assert_eq!((fs::read(&secret).unwrap(), getgroups().unwrap()), (b"s".to_vec(), groups));
         assert!(geteuid().is_root());
     }
@@ -207,7 +273,7 @@ mod tests {
         mode("open", 0o777);
         mode("sticky", 0o1777);
         for name in ["theirs", "sticky/theirs"] {
-            chown(at(name), Some(USER.uid), Some(USER.gid)).unwrap();
+            chown(at(name), Some(UID), Some(GID)).unwrap();
         }
         refused("theirs", "c-1", "theirs");
         refused("theirs/below", "c-1", "theirs");

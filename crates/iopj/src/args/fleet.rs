@@ -186,7 +186,7 @@ pub(crate) struct JobArgs {
     #[arg(long, value_name = "TASK")]
     pub(crate) task: Option<String>,
     /// In whose name root reads and writes the folder
-    #[arg(long, value_name = "UID:GID", conflicts_with = "campaign")]
+    #[arg(long, value_name = "UID:GIDS", conflicts_with = "campaign")]
     pub(crate) owner: Option<Owner>,
     /// What the job is told, where that is not in its folder
     #[arg(long, value_name = "FILE")]

@@ -18,9 +18,10 @@ use iopj_run::{Options, Progress, RunError, read_study};
 use iopj_store::{Outcome, Store};
 use rustix::fs::OFlags;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -37,6 +38,8 @@ const MOMENT: Duration = Duration::from_secs(2);
 const ASKING: Duration = Duration::from_secs(10);
 /// The exit code of a run that an error ended.
 const BROKEN_OFF: u8 = 3;
+/// What a pod's environment names its node by.
+const POD_NODE: &str = "NODE_NAME";
 /// Why a job ended that was told to.
 const ENDED: &str = "ended by a signal";
 
@@ -44,7 +47,8 @@ pub(super) fn job(args: &JobArgs) -> anyhow::Result<ExitCode> {
     if let Some(campaign) = &args.campaign {
         return task(campaign, args);
     }
-    let folder = JobFolder::new(args.folder.as_deref().unwrap_or(Path::new("."))).of(args.owner);
+    let folder = args.folder.as_deref().unwrap_or(Path::new("."));
+    let folder = JobFolder::new(folder).of(owner(folder, args.owner.as_ref())?);
     if let Some(description) = &args.description {
         folder.tell(&JobFolder::description(description)?)?;
     }
@@ -59,11 +63,46 @@ pub(super) fn job(args: &JobArgs) -> anyhow::Result<ExitCode> {
     } else if args.stop {
         stop(&folder, args.cancels)?;
     } else if !args.look {
-        let node = args.node.clone().or_else(|| std::env::var("NODE_NAME").ok());
+        let node = args.node.clone().or_else(|| std::env::var(POD_NODE).ok());
         let node = node.as_deref().unwrap_or("this host");
         return perform(&folder, &job, &Holder::here(node, args.task.as_deref()), args.cancels);
     }
     print(&format!("{}\n", serde_json::to_string(&look(&folder, &job)?)?))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// In whose name root acts in a job's folder, which is a user's where `sudo` started it. A pod's folder is its
+/// node's, and what it would write elsewhere goes with it.
+fn owner(folder: &Path, told: Option<&Owner>) -> Result<Option<Owner>, FleetError> {
+    if told.is_some() || std::env::var_os(POD_NODE).is_some() {
+        return Ok(told.cloned());
+    }
+    Owner::of(folder)
+}
+
+/// What the processes of a job are told of that.
+pub(super) fn in_name(folder: &JobFolder) -> impl Iterator<Item = String> + use<> {
+    let owner = folder.owner().map(|owner| ["--owner".to_owned(), owner.to_string()]);
+    owner.into_iter().flatten()
+}
+
+/// `iopj fleet store`, on a host: sends the store of a job, from where it is written while it is.
+pub(super) fn send(store: &Path) -> anyhow::Result<ExitCode> {
+    let folder = store.parent().unwrap_or(Path::new("."));
+    let folder = JobFolder::new(folder).of(owner(folder, None)?);
+    let is_elsewhere = || -> Result<Option<PathBuf>, FleetError> {
+        if folder.owner().is_none() || folder.written()?.is_none_or(|state| state.phase.is_complete()) {
+            return Ok(None);
+        }
+        Ok(Some(folder.store_of(&folder.job()?)?).filter(|written| written.exists()))
+    };
+    let out = &mut io::stdout().lock();
+    if let Some(written) = is_elsewhere()? {
+        iopj_fleet::transfer::send(&written, out)?;
+    } else {
+        let _inside = Owner::enter_if(folder.owner())?;
+        iopj_fleet::transfer::send(store, out)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -116,9 +155,11 @@ fn start(folder: &JobFolder, cancels: Option<u64>) -> anyhow::Result<()> {
     let no_link = OFlags::NOFOLLOW.bits().cast_signed();
     let log = || File::options().create(true).append(true).custom_flags(no_link).open(folder.log());
     let place = || format!("the log `{}` cannot be written", folder.log().display());
+    let inside = Owner::enter_if(folder.owner())?;
     let (out, err) = (log().with_context(place)?, log().with_context(place)?);
+    drop(inside);
     let mut watch = Command::new(std::env::current_exe()?);
-    watch.args(["fleet", "job", "--watch"]).arg(folder.path()).args(told(cancels));
+    watch.args(["fleet", "job", "--watch"]).arg(folder.path()).args(told(cancels)).args(in_name(folder));
     watch.stdin(Stdio::null()).stdout(out).stderr(err);
     // SAFETY: between fork and exec only setsid is called, which is async-signal-safe.
     unsafe {
@@ -141,12 +182,14 @@ fn start(folder: &JobFolder, cancels: Option<u64>) -> anyhow::Result<()> {
 /// Runs the job in a process of its own, and records it where that is killed.
 fn watch(folder: &JobFolder, cancels: Option<u64>) -> anyhow::Result<ExitCode> {
     let mut own = Command::new(std::env::current_exe()?);
-    let mut child = own.args(["fleet", "job"]).arg(folder.path()).args(told(cancels)).spawn()?;
-    let status = child.wait()?;
+    own.args(["fleet", "job"]).arg(folder.path()).args(told(cancels)).args(in_name(folder));
+    let status = own.spawn()?.wait()?;
     let Some(signal) = status.signal() else { return Ok(ExitCode::SUCCESS) };
     super::put_back::put_back();
     if let Some(state) = folder.state()?.filter(|state| state.phase == Phase::Killed) {
-        let state = state.counted(&folder.store_of(&folder.job()?)?);
+        let store = folder.store_of(&folder.job()?)?;
+        let state = state.counted(&store);
+        folder.bring_store(&store)?;
         folder.write(&state.became(Phase::Killed, Some(format!("killed by signal {signal}"))))?;
     }
     Ok(ExitCode::from(FAILURES))
@@ -209,8 +252,8 @@ fn task(folder: &Path, args: &JobArgs) -> anyhow::Result<ExitCode> {
             folder.display()
         )
     };
-    let owner = Owner::of(folder).with_context(place)?;
-    let inside = owner.map(Owner::enter).transpose()?;
+    let owner = Owner::of(folder)?;
+    let inside = Owner::enter_if(owner.as_ref())?;
     let campaign = Campaign::open_of_task(folder).with_context(place)?;
     let (Some(node), Some(task)) = (args.node.as_deref().filter(|node| !node.is_empty()), &args.task) else {
         anyhow::bail!("this node has no name in Slurm: Slurm starts this command by job.sh, nobody else");
@@ -242,8 +285,9 @@ fn perform(folder: &JobFolder, job: &Job, holder: &Holder, cancels: Option<u64>)
     let store = match folder.store_of(job) {
         Ok(store) => store,
         Err(error) => {
-            let why = Some(error.to_string());
-            folder.write(&State { task: holder.task.clone(), ..State::now(Phase::Refused, why) })?;
+            let before = folder.written()?.unwrap_or_else(|| State::now(Phase::Refused, None));
+            let refused = before.became(Phase::Refused, Some(error.to_string()));
+            folder.write(&State { process: None, task: holder.task.clone(), ..refused })?;
             return Err(error.into());
         }
     };
@@ -267,16 +311,14 @@ fn perform(folder: &JobFolder, job: &Job, holder: &Holder, cancels: Option<u64>)
         crate::output::fail(&error);
         (Phase::Refused, Some(format!("{error:#}")))
     });
+    // Before it is brought, for it may be gone then.
+    let last = first.counted(&store);
     let (phase, reason) = match folder.bring_store(&store) {
         // It is where it was written still, and the next submit brings it.
         Err(error) if phase.is_complete() => broken_off(&error.into()),
         _ => (phase, reason),
     };
-    let last = first.became(phase, reason).counted(&store);
-    folder.write(&last)?;
-    if phase.is_complete() {
-        folder.forget_written(&store);
-    }
+    folder.write(&last.became(phase, reason))?;
     drop(lock);
     hold(job, stop);
     Ok(exit_code(phase))
@@ -349,7 +391,7 @@ fn complete(store: &Path) -> anyhow::Result<(Phase, Option<String>)> {
 fn leases(
     job: &Job,
     state: &State,
-    (holder, owner): (&Holder, Option<Owner>),
+    (holder, owner): (&Holder, Option<&Owner>),
     view: &mut Followed,
     stop: &AtomicBool,
 ) -> anyhow::Result<Result<Vec<Lease>, (Phase, String)>> {

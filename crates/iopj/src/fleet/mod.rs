@@ -26,7 +26,6 @@ use iopj_fleet::campaign::By;
 use iopj_fleet::job::State;
 use iopj_fleet::{Campaign, FleetError, Kubernetes, Slurm, Ssh};
 use std::collections::BTreeMap;
-use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
@@ -43,10 +42,7 @@ pub(crate) fn fleet(command: &FleetCommand) -> anyhow::Result<ExitCode> {
         #[cfg(not(feature = "parquet"))]
         FleetCommand::Data(FleetDataCommand::Report(_)) => Err(without_parquet("iopj fleet report")),
         FleetCommand::Job(args) => job::job(args),
-        FleetCommand::Store { store } => {
-            iopj_fleet::transfer::send(store, &mut io::stdout().lock())?;
-            Ok(ExitCode::SUCCESS)
-        }
+        FleetCommand::Store { store } => job::send(store),
     }
 }
 

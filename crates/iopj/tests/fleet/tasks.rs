@@ -1,11 +1,11 @@
 //! A task of Slurm as its script starts it, without Slurm: what becomes of it when it is killed or told to
 //! end.
 
-use crate::campaigns::{Disk, end, json, open_folder, process, signal, study, trials, until_done};
+use crate::campaigns::{Disk, end, json, open_folder, process, signal, study, trials, until, until_done};
 use crate::common::{have_mounts, iopj};
 use serde_json::json;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -118,8 +118,48 @@ fn a_task_as_root_acts_in_a_users_folder_as_that_user_and_writes_its_store_elsew
     }
     let left = |name: &str| fs::read_dir(at(name)).unwrap().map(|one| one.unwrap().file_name());
     assert_eq!(left("c/drives").count(), 0, "its leases have ended");
-    let of_user = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("user-");
-    assert!(!left("scratch").any(|name| of_user(&name)), "the store was there only until it was brought");
+    let of_user = format!("scratch/user-{USER}");
+    assert_eq!(left(&of_user).count(), 0, "the store was there only until it was brought");
+    let mode = fs::metadata(at(&of_user)).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o700, "nobody else reads or locks it");
+}
+
+/// Root made a store where the link led.
+#[test]
+fn a_job_as_root_writes_through_no_link_of_the_user() {
+    const USER: u32 = 65_532;
+    if !have_mounts() {
+        return;
+    }
+    let folder = open_folder();
+    let at = |name: &str| folder.path().join(name);
+    let _disk = Disk::mounted(&at("scratch"));
+    fs::create_dir(at("theirs")).unwrap();
+    let job = json!({
+        "format": 2, "version": env!("CARGO_PKG_VERSION"), "campaign": "quick-1", "study": study(1, "200ms"),
+        "destroy_data": false, "allow": { "exec": false, "secrets": false, "hosts": false },
+        "scratch": at("scratch"),
+    });
+    fs::write(at("theirs/job.json"), job.to_string()).unwrap();
+    for name in ["run.iopj", "state.json", "cancels"] {
+        symlink(at(&format!("roots-{name}")), at("theirs").join(name)).unwrap();
+    }
+    for name in ["theirs", "theirs/job.json"] {
+        chown(at(name), Some(USER), Some(USER)).unwrap();
+    }
+    let started = iopj(folder.path(), "fleet job theirs --start").output().unwrap();
+    assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
+    until("its end", || (json(&at("theirs/state.json"))["phase"] == "ok").then_some(()));
+    let stopped = iopj(folder.path(), "fleet job theirs --stop --cancels 1").output().unwrap();
+    assert!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
+    let is_roots = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("roots-");
+    assert!(!fs::read_dir(folder.path()).unwrap().any(|one| is_roots(&one.unwrap().file_name())));
+    for name in ["run.iopj", "state.json", "cancels", "log"] {
+        let found = fs::symlink_metadata(at("theirs").join(name)).unwrap();
+        assert!(found.is_file() && found.uid() == USER, "{name}");
+    }
+    let sent = iopj(folder.path(), "fleet store theirs/run.iopj").output().unwrap();
+    assert!(sent.stdout.starts_with(b"{\"iopj_store\":1,"), "{}", String::from_utf8_lossy(&sent.stderr));
 }
 
 /// A state in a user's folder named any process, and root ended it.
