@@ -45,6 +45,11 @@ impl JobFolder {
         self.owner.as_ref()
     }
 
+    /// What another process of the job is told of it.
+    pub fn in_name(&self) -> Vec<String> {
+        self.owner().map_or(Vec::new(), |owner| vec!["--owner".to_owned(), owner.to_string()])
+    }
+
     fn enter(&self) -> Result<Option<AsOwner>, FleetError> {
         Owner::enter_if(self.owner())
     }
@@ -290,7 +295,7 @@ mod tests {
         fs::create_dir(at("roots")).unwrap();
         fs::create_dir(at("theirs")).unwrap();
         chown(at("theirs"), Some(65_532), Some(65_532)).unwrap();
-        let owner = Owner::of(&at("theirs")).unwrap();
+        let owner = Owner::called_by(None, &at("theirs")).unwrap();
         let job = JobFolder::new(&at("theirs/n1")).of(owner);
         let state = State::now(Phase::Running, None);
         fs::create_dir(at("theirs/n1")).unwrap();

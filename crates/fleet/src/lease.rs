@@ -421,7 +421,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::chown(folder.path(), Some(65_532), Some(65_532)).unwrap();
-        let owner = Owner::of(folder.path()).unwrap();
+        let owner = Owner::called_by(None, folder.path()).unwrap();
         let held = Lease::take(folder.path(), "S1", &holder("n1", "x"), owner.as_ref(), &|_| false).unwrap();
         assert!(matches!(held, Taken::Held(_)));
         let lease = fs::metadata(folder.path().join("S1")).unwrap();

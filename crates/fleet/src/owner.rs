@@ -22,26 +22,33 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// In whose name this process acts in a folder: the user's who called `sudo`, or else that of the user
-    /// whose folder it is, or the one above it that is there. `None` unless this process is root, and where
-    /// the folder is root's.
+    /// In whose name this process acts in a folder, if it is root: in its own where the folder, or the one above
+    /// it that is there, is root's and nobody else can change a name there; otherwise in that of the user who
+    /// called `sudo`, or else of the user whose folder it is.
     ///
     /// # Errors
-    /// It is root's, but others can change names in it or above it.
+    /// Others can change names there, and nobody called `sudo`.
     pub fn of(folder: &Path) -> Result<Option<Owner>, FleetError> {
-        let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
+        Owner::called_by(by_sudo(), folder)
+    }
+
+    /// The same, called by this user and group by `sudo`.
+    pub(crate) fn called_by(caller: Option<[u32; 2]>, folder: &Path) -> Result<Option<Owner>, FleetError> {
         if !geteuid().is_root() {
             return Ok(None);
         }
-        if let (Some(uid), Some(gid)) = (number("SUDO_UID"), number("SUDO_GID")) {
-            return Ok((uid != 0).then(|| Owner::with_groups(uid, gid)));
+        let there = folder.ancestors().find(|one| one.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
+        let Err(refused) = refuse_others(there, false) else { return Ok(None) };
+        match (caller, there.metadata()) {
+            (Some([uid, gid]), _) if uid != 0 => Ok(Some(Owner::with_groups(uid, gid))),
+            (_, Ok(found)) if found.uid() != 0 => Ok(Some(Owner::with_groups(found.uid(), found.gid()))),
+            _ => Err(refused),
         }
-        let there = folder.ancestors().find_map(|one| Some((one, one.metadata().ok()?)));
-        let Some((there, found)) = there else { return Ok(None) };
-        if found.uid() != 0 {
-            return Ok(Some(Owner::with_groups(found.uid(), found.gid())));
-        }
-        refuse_others(there, false).map(|_| None)
+    }
+
+    /// True if `sudo` says who called it: then no other process decides.
+    pub fn is_by_sudo() -> bool {
+        by_sudo().is_some()
     }
 
     /// A user with the groups that the system knows of, or with this one.
@@ -89,6 +96,12 @@ impl Owner {
     pub fn enter_if(owner: Option<&Owner>) -> Result<Option<AsOwner>, FleetError> {
         owner.map(Owner::enter).transpose()
     }
+}
+
+/// The user and the group who called `sudo`, as it says (sudo(8), "ENVIRONMENT").
+fn by_sudo() -> Option<[u32; 2]> {
+    let number = |name| std::env::var(name).ok()?.parse().ok();
+    Some([number("SUDO_UID")?, number("SUDO_GID")?])
 }
 
 impl fmt::Display for Owner {
@@ -220,10 +233,15 @@ mod tests {
         fs::create_dir(&theirs).unwrap();
         chown(&theirs, Some(UID), Some(GID)).unwrap();
         let found = Owner { uid: UID, groups: vec![GID] };
-        assert_eq!(Owner::of(&theirs).unwrap().as_ref(), Some(&found));
-        assert_eq!(Owner::of(&theirs.join("a/b")).unwrap(), Some(found));
-        assert_eq!(Owner::of(folder.path()).unwrap(), None, "it is root's own");
-        let open = Owner::of(Path::new("/tmp")).unwrap_err().to_string();
+        let of = |folder: &Path| Owner::called_by(None, folder);
+        assert_eq!(of(&theirs).unwrap().as_ref(), Some(&found));
+        assert_eq!(of(&theirs.join("a/b")).unwrap(), Some(found));
+        assert_eq!(of(folder.path()).unwrap(), None, "it is root's own");
+        let by_sudo = |folder: &Path| Owner::called_by(Some([UID + 1, 9]), folder).unwrap();
+        let caller = Owner { uid: UID + 1, groups: vec![9] };
+        assert_eq!([by_sudo(&theirs), by_sudo(Path::new("/tmp"))], [(); 2].map(|()| Some(caller.clone())));
+        assert_eq!(by_sudo(folder.path()), None, "it is root's own still");
+        let open = of(Path::new("/tmp")).unwrap_err().to_string();
         assert!(open.contains("they can change `/tmp`"), "{open}");
         assert_eq!((user().to_string().parse(), "65532".parse::<Owner>().is_err()), (Ok(user()), true));
         let groups = getgroups().unwrap();

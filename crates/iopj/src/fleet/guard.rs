@@ -15,7 +15,7 @@ pub(super) fn guarded(folder: &JobFolder, job: &Job, node: &str, task: &str) -> 
     mask(&signals).context("signals cannot be blocked")?;
     let mut own = Command::new(std::env::current_exe()?);
     own.args(["fleet", "job"]).arg(folder.path()).args(["--node", node, "--task", task]);
-    own.args(super::job::in_name(folder));
+    own.args(folder.in_name());
     let none = set(&[]);
     // SAFETY: between fork and exec only sigprocmask is called, which is async-signal-safe.
     unsafe {

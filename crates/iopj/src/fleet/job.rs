@@ -71,19 +71,11 @@ pub(super) fn job(args: &JobArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// In whose name root acts in a job's folder, which is a user's where `sudo` started it. A pod's folder is its
-/// node's, and what it would write elsewhere goes with it.
+/// In whose name root acts in a job's folder, which is a user's where `sudo` started it: by its word, or by
+/// the job's. A pod's folder is its node's, and what it would write elsewhere goes with it.
 fn owner(folder: &Path, told: Option<&Owner>) -> Result<Option<Owner>, FleetError> {
-    if told.is_some() || std::env::var_os(POD_NODE).is_some() {
-        return Ok(told.cloned());
-    }
-    Owner::of(folder)
-}
-
-/// What the processes of a job are told of that.
-pub(super) fn in_name(folder: &JobFolder) -> impl Iterator<Item = String> + use<> {
-    let owner = folder.owner().map(|owner| ["--owner".to_owned(), owner.to_string()]);
-    owner.into_iter().flatten()
+    let is_known = told.is_some() || std::env::var_os(POD_NODE).is_some();
+    if is_known && !Owner::is_by_sudo() { Ok(told.cloned()) } else { Owner::of(folder) }
 }
 
 /// `iopj fleet store`, on a host: sends the store of a job, from where it is written while it is.
@@ -159,7 +151,7 @@ fn start(folder: &JobFolder, cancels: Option<u64>) -> anyhow::Result<()> {
     let (out, err) = (log().with_context(place)?, log().with_context(place)?);
     drop(inside);
     let mut watch = Command::new(std::env::current_exe()?);
-    watch.args(["fleet", "job", "--watch"]).arg(folder.path()).args(told(cancels)).args(in_name(folder));
+    watch.args(["fleet", "job", "--watch"]).arg(folder.path()).args(told(cancels)).args(folder.in_name());
     watch.stdin(Stdio::null()).stdout(out).stderr(err);
     // SAFETY: between fork and exec only setsid is called, which is async-signal-safe.
     unsafe {
@@ -182,7 +174,7 @@ fn start(folder: &JobFolder, cancels: Option<u64>) -> anyhow::Result<()> {
 /// Runs the job in a process of its own, and records it where that is killed.
 fn watch(folder: &JobFolder, cancels: Option<u64>) -> anyhow::Result<ExitCode> {
     let mut own = Command::new(std::env::current_exe()?);
-    own.args(["fleet", "job"]).arg(folder.path()).args(told(cancels)).args(in_name(folder));
+    own.args(["fleet", "job"]).arg(folder.path()).args(told(cancels)).args(folder.in_name());
     let status = own.spawn()?.wait()?;
     let Some(signal) = status.signal() else { return Ok(ExitCode::SUCCESS) };
     super::put_back::put_back();

@@ -11,6 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use tempfile::TempDir;
 
+/// iopj, as root itself calls it.
+fn by_root(folder: &Path, line: &str) -> Command {
+    let mut command = iopj(folder, line);
+    command.env_remove("SUDO_UID");
+    command
+}
+
 /// Writes a campaign of the node `n1`, as submit does.
 fn plan(campaign: &Path, scratch: &Path, trials: u32) {
     for name in ["hosts", "run"] {
@@ -103,7 +110,7 @@ fn a_task_as_root_acts_in_a_users_folder_as_that_user_and_writes_its_store_elsew
         for name in ["theirs", "c", "c/hosts", "c/run", "c/campaign.json"] {
             chown(at(name), Some(USER), Some(USER)).unwrap();
         }
-        let ended = iopj(folder.path(), "fleet job --campaign c --node n1 --task 7_0").output().unwrap();
+        let ended = by_root(folder.path(), "fleet job --campaign c --node n1 --task 7_0").output().unwrap();
         (ended.status.code(), String::from_utf8(ended.stderr).unwrap(), json(&at("c/run/n1/state.json")))
     };
     let (code, said, state) = task("theirs");
@@ -116,6 +123,11 @@ fn a_task_as_root_acts_in_a_users_folder_as_that_user_and_writes_its_store_elsew
     for name in ["job.json", "state.json", "lock", "run.iopj"] {
         assert_eq!(fs::metadata(at("c/run/n1").join(name)).unwrap().uid(), USER, "{name}");
     }
+    // Who called sudo decides, whosever the folder is.
+    let mut by_another = iopj(folder.path(), "fleet job --campaign c --node n2 --task 7_1");
+    let by_another = by_another.envs([("SUDO_UID", "65530"), ("SUDO_GID", "65530")]).output().unwrap();
+    let said = String::from_utf8(by_another.stderr).unwrap();
+    assert!(by_another.status.code() == Some(2) && said.contains("Permission denied"), "{said}");
     let left = |name: &str| fs::read_dir(at(name)).unwrap().map(|one| one.unwrap().file_name());
     assert_eq!(left("c/drives").count(), 0, "its leases have ended");
     let of_user = format!("scratch/user-{USER}");
@@ -147,10 +159,10 @@ fn a_job_as_root_writes_through_no_link_of_the_user() {
     for name in ["theirs", "theirs/job.json"] {
         chown(at(name), Some(USER), Some(USER)).unwrap();
     }
-    let started = iopj(folder.path(), "fleet job theirs --start").output().unwrap();
+    let started = by_root(folder.path(), "fleet job theirs --start").output().unwrap();
     assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
     until("its end", || (json(&at("theirs/state.json"))["phase"] == "ok").then_some(()));
-    let stopped = iopj(folder.path(), "fleet job theirs --stop --cancels 1").output().unwrap();
+    let stopped = by_root(folder.path(), "fleet job theirs --stop --cancels 1").output().unwrap();
     assert!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
     let is_roots = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("roots-");
     assert!(!fs::read_dir(folder.path()).unwrap().any(|one| is_roots(&one.unwrap().file_name())));
@@ -158,7 +170,7 @@ fn a_job_as_root_writes_through_no_link_of_the_user() {
         let found = fs::symlink_metadata(at("theirs").join(name)).unwrap();
         assert!(found.is_file() && found.uid() == USER, "{name}");
     }
-    let sent = iopj(folder.path(), "fleet store theirs/run.iopj").output().unwrap();
+    let sent = by_root(folder.path(), "fleet store theirs/run.iopj").output().unwrap();
     assert!(sent.stdout.starts_with(b"{\"iopj_store\":1,"), "{}", String::from_utf8_lossy(&sent.stderr));
 }
 
