@@ -22,9 +22,9 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// In whose name this process acts in a folder, if it is root: in its own where the folder, or the one above
-    /// it that is there, is root's and nobody else can change a name there; otherwise in that of the user who
-    /// called `sudo`, or else of the user whose folder it is.
+    /// In whose name this process acts in a folder, if it is root: in its own where the folder, or the one
+    /// above it that is there, is root's and nobody else can change a name there; otherwise in that of the
+    /// user who called `sudo`, or else of the user whose folder it is.
     ///
     /// # Errors
     /// Others can change names there, and nobody called `sudo`.
