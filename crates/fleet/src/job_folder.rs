@@ -261,15 +261,17 @@ impl JobFolder {
     /// # Errors
     /// It is damaged, or there is no room.
     pub fn bring_store(&self, written: &Path) -> Result<(), FleetError> {
-        if written == self.store() || !written.exists() {
+        if written == self.store() {
             return Ok(());
         }
-        let bytes = Store::whole(written)?;
-        let inside = self.enter()?;
-        transfer::put(&bytes, &self.store())?;
-        drop(inside);
+        if written.exists() {
+            let bytes = Store::whole(written)?;
+            let inside = self.enter()?;
+            transfer::put(&bytes, &self.store())?;
+            drop(inside);
+        }
         if self.owner.is_some() {
-            fs::remove_file(written).map_err(FleetError::io("remove", written))?;
+            let _ = fs::remove_file(written);
             // They stay while the file is there that the study reads.
             for folder in written.ancestors().skip(1).take(2) {
                 let _ = fs::remove_dir(folder);

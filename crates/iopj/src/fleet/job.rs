@@ -106,7 +106,7 @@ fn look(folder: &JobFolder, job: &Job) -> anyhow::Result<Look> {
     Ok(Look {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         boot: boot_id(),
-        refusal: refusals::refusal(job, &drives)?,
+        refusal: refusals::refusal(job, &drives)?.or_else(|| refusals::elsewhere(folder, job, &store)),
         drives,
         state,
     })
@@ -344,7 +344,8 @@ fn measured(
     store: &Path,
     stop: &AtomicBool,
 ) -> anyhow::Result<(Phase, Option<String>)> {
-    if let Some(reason) = refusals::refusal(job, &state.drives)? {
+    let refusal = refusals::refusal(job, &state.drives)?;
+    if let Some(reason) = refusal.or_else(|| refusals::elsewhere(folder, job, store)) {
         return Ok((Phase::Refused, Some(reason)));
     }
     let mut view = view();

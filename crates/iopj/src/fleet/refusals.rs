@@ -2,10 +2,11 @@
 
 use crate::study::text;
 use iopj_fleet::job::{Drive, Job};
-use iopj_fleet::serials;
+use iopj_fleet::{JobFolder, serials};
 use iopj_host::machine;
 use iopj_run::{devices_below, read_study};
 use iopj_study::Study;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The study of a file that may run on many hosts, and its text.
@@ -65,9 +66,50 @@ pub(super) fn refusal(job: &Job, drives: &[Drive]) -> anyhow::Result<Option<Stri
     Ok(if writes(&study)? { serials::refusal(drives, listed) } else { None })
 }
 
+/// Why root may not make the file that is measured, where it would be on another file system than the user's
+/// folder that it was meant for.
+pub(super) fn elsewhere(folder: &JobFolder, job: &Job, store: &Path) -> Option<String> {
+    let owner = folder.owner().filter(|_| job.target.is_none() && job.scratch.is_none())?;
+    let device = |place: &Path| place.metadata().ok().map(|found| found.dev());
+    let place = store.parent().unwrap_or(store);
+    if device(folder.path()).is_some_and(|dev| device(place) == Some(dev)) {
+        return None;
+    }
+    Some(format!(
+        "without a target a file is measured, and root makes none in the folder of user {}, but below `{}`, \
+         on another file system: name a --target, or a --scratch of root's, or submit without sudo",
+        owner.uid,
+        place.display()
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Another drive was measured than the one that the folder is on.
+    #[test]
+    fn root_measures_no_file_on_another_file_system_than_the_users_folder() {
+        let told = serde_json::json!({
+            "format": 2, "version": "1", "campaign": "c-1", "study": "", "destroy_data": false,
+            "allow": { "exec": false, "secrets": false, "hosts": false },
+        });
+        let job: Job = serde_json::from_value(told).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (here, other) = (folder.path().join("run.iopj"), Path::new("/proc/run.iopj"));
+        let own = JobFolder::new(folder.path());
+        assert_eq!(elsewhere(&own, &job, other), None, "it is written where it was meant to be");
+        let users = own.of(Some("1000:1000".parse().unwrap()));
+        assert_eq!(elsewhere(&users, &job, &here), None);
+        let why = elsewhere(&users, &job, other).unwrap();
+        assert!(why.contains("the folder of user 1000, but below `/proc`, on another file system"), "{why}");
+        for named in [
+            Job { target: Some("/dev/null".into()), ..job.clone() },
+            Job { scratch: Some("/proc".into()), ..job },
+        ] {
+            assert_eq!(elsewhere(&users, &named, other), None);
+        }
+    }
 
     #[test]
     fn the_drive_of_a_generic_device_is_its_block_device() {
