@@ -77,9 +77,8 @@ fn of_slurm(place: &str) {
     assert_eq!(first, "#!/bin/sh");
     let words = shlex::split(rest).expect("a script whose quotes are closed");
     let node = "$SLURMD_NODENAME";
-    let made = format!("{place}/run/{node}");
     let expected = [
-        &["mkdir", &made, "2>/dev/null", "exec", "iopj", "fleet", "job", "--campaign"][..],
+        &["exec", "iopj", "fleet", "job", "--campaign"][..],
         &[&place, "--node", node, "--task", "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"][..],
     ];
     assert_eq!(words, expected.concat());
