@@ -35,7 +35,7 @@ impl JobFolder {
         JobFolder { folder: folder.to_owned(), owner: None }
     }
 
-    /// The same, of whose files are read and written in the name of `owner`, if there is one.
+    /// The folder, with its files read and written in the name of `owner`, if there is one.
     pub fn of(self, owner: Option<Owner>) -> JobFolder {
         JobFolder { owner, ..self }
     }
@@ -142,7 +142,7 @@ impl JobFolder {
     /// user who submitted it.
     ///
     /// # Errors
-    /// It is one.
+    /// One of them is a link.
     pub fn refuse_links(&self) -> Result<(), FleetError> {
         let places = [Some(self.folder.as_path()), self.folder.parent()];
         let names = [STATE, LOCK, STORE].map(|name| self.folder.join(name));
@@ -184,7 +184,7 @@ impl JobFolder {
         files::write_json(&self.folder.join(CANCELS), &number)
     }
 
-    /// Whether it was cancelled after so many cancels of its campaign.
+    /// Whether the job was cancelled after so many cancels of its campaign.
     ///
     /// # Errors
     /// [`FleetError::Io`], or [`FleetError::Form`].
@@ -236,7 +236,7 @@ impl JobFolder {
     /// there.
     ///
     /// # Errors
-    /// It is damaged, or there is no room.
+    /// The store is damaged, or there is no room.
     pub fn lend_store(&self, written: &Path) -> Result<(), FleetError> {
         let trials = |store: &Path| Store::open(store).ok()?.positions().ok().map(|all| all.len());
         let there = trials(written);
@@ -259,7 +259,7 @@ impl JobFolder {
     /// then there no more: the user could not remove it.
     ///
     /// # Errors
-    /// It is damaged, or there is no room.
+    /// The store is damaged, or there is no room.
     pub fn bring_store(&self, written: &Path) -> Result<(), FleetError> {
         if written == self.store() {
             return Ok(());
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{chown, symlink};
 
-    /// It looked for links before it wrote, and the user put one there in between.
+    /// Root looked for links before it wrote, and the user put one there in between.
     #[test]
     fn a_link_leads_root_nowhere_where_the_user_could_not_go() {
         if !files::is_root() {

@@ -11,6 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use tempfile::TempDir;
 
+/// Another user than root.
+const USER: u32 = 65_532;
+
+/// A folder with a disk of root's, `scratch`, and an empty folder, `theirs`, that is to be a user's.
+fn users_folder() -> (TempDir, Disk) {
+    let folder = open_folder();
+    let disk = Disk::mounted(&folder.path().join("scratch"));
+    fs::create_dir(folder.path().join("theirs")).unwrap();
+    (folder, disk)
+}
+
 /// iopj, as root itself calls it.
 fn by_root(folder: &Path, line: &str) -> Command {
     let mut command = iopj(folder, line);
@@ -97,14 +108,11 @@ fn a_task_whose_every_process_is_told_to_end_puts_its_end_on_record() {
 /// `root_squash`.
 #[test]
 fn a_task_as_root_acts_in_a_users_folder_as_that_user_and_writes_its_store_elsewhere() {
-    const USER: u32 = 65_532;
     if !have_mounts() {
         return;
     }
-    let folder = open_folder();
+    let (folder, _disk) = users_folder();
     let at = |name: &str| folder.path().join(name);
-    let _disk = Disk::mounted(&at("scratch"));
-    fs::create_dir(at("theirs")).unwrap();
     let task = |scratch: &str| {
         plan(&at("c"), &at(scratch), 2);
         for name in ["theirs", "c", "c/hosts", "c/run", "c/campaign.json"] {
@@ -139,14 +147,11 @@ fn a_task_as_root_acts_in_a_users_folder_as_that_user_and_writes_its_store_elsew
 /// Root made a store where the link led.
 #[test]
 fn a_job_as_root_writes_through_no_link_of_the_user() {
-    const USER: u32 = 65_532;
     if !have_mounts() {
         return;
     }
-    let folder = open_folder();
+    let (folder, _disk) = users_folder();
     let at = |name: &str| folder.path().join(name);
-    let _disk = Disk::mounted(&at("scratch"));
-    fs::create_dir(at("theirs")).unwrap();
     let job = json!({
         "format": 2, "version": env!("CARGO_PKG_VERSION"), "campaign": "quick-1", "study": study(1, "200ms"),
         "destroy_data": false, "allow": { "exec": false, "secrets": false, "hosts": false },
