@@ -17,6 +17,7 @@ use iopj_load::descriptors;
 use iopj_run::{Options, Progress, RunError, read_study};
 use iopj_store::{Outcome, Store};
 use rustix::fs::OFlags;
+use rustix::process::Signal;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -211,20 +212,12 @@ fn stop(folder: &JobFolder, cancels: Option<u64>) -> anyhow::Result<()> {
 
 fn end(folder: &JobFolder) -> anyhow::Result<()> {
     let Some(state) = folder.state()? else { return Ok(()) };
-    if let Some(process) = state.process.as_ref().filter(|process| process.is_alive()) {
-        if !process.is_job() {
-            let (pid, folder) = (process.pid, folder.path().display());
-            anyhow::bail!(
-                "the state in `{folder}` names process {pid}, which is no job: end the job yourself"
-            );
-        }
-        let pid = i32::try_from(process.pid).ok().and_then(rustix::process::Pid::from_raw);
-        let pid = pid.ok_or_else(|| anyhow!("{} is no process", process.pid))?;
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).with_context(|| {
-            format!("process {} cannot be ended: cancel as the user who submitted", process.pid)
-        })?;
+    if let Some(process) = state.process.as_ref().filter(|process| process.is_alive())
+        && is_job(folder, process)?
+    {
+        send_signal(process, Signal::TERM)?;
         if !wait(folder, LIMIT)? {
-            rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
+            send_signal(process, Signal::KILL)?;
             wait(folder, LIMIT)?;
         }
     }
@@ -233,6 +226,37 @@ fn end(folder: &JobFolder) -> anyhow::Result<()> {
         Host::new().restore_left_behind()?;
     }
     Ok(())
+}
+
+/// True if a process is a job, which may be ended; false if it ends by itself: then it has no command line any
+/// more.
+fn is_job(folder: &JobFolder, process: &Process) -> anyhow::Result<bool> {
+    let until = Instant::now() + MOMENT;
+    while !process.is_job() {
+        if !process.is_alive() {
+            return Ok(false);
+        }
+        if Instant::now() > until {
+            let (pid, folder) = (process.pid, folder.path().display());
+            anyhow::bail!(
+                "the state in `{folder}` names process {pid}, which is no job: end the job yourself"
+            );
+        }
+        thread::sleep(INTERVAL);
+    }
+    Ok(true)
+}
+
+/// Sends a signal to a process, which may have ended meanwhile.
+fn send_signal(process: &Process, signal: Signal) -> anyhow::Result<()> {
+    let pid = i32::try_from(process.pid).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = pid.ok_or_else(|| anyhow!("{} is no process", process.pid))?;
+    match rustix::process::kill_process(pid, signal) {
+        Err(rustix::io::Errno::SRCH) => Ok(()),
+        sent => sent.with_context(|| {
+            format!("process {} cannot be ended: cancel as the user who submitted", process.pid)
+        }),
+    }
 }
 
 /// A task of Slurm, in a campaign's folder that all nodes share. As root it acts there as the user whose
@@ -441,4 +465,21 @@ fn run(
     }
     let study = read_study(&job.study, "the study of the campaign")?;
     iopj_run::run(study, &Options { store: Some(store.to_owned()), ..options }, decide, view, stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that ended while it was asked for had no command line, and cancelling failed.
+    #[test]
+    fn a_process_that_ends_at_this_moment_is_no_stranger() {
+        let folder = JobFolder::new(Path::new("."));
+        let mut ending = Command::new("sleep").arg("0.2").spawn().unwrap();
+        let process = Process::of(ending.id()).unwrap();
+        assert!(!is_job(&folder, &process).unwrap());
+        send_signal(&process, Signal::TERM).unwrap();
+        ending.wait().unwrap();
+        send_signal(&process, Signal::TERM).unwrap();
+    }
 }
