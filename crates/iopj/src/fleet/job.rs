@@ -228,8 +228,8 @@ fn end(folder: &JobFolder) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// True if a process is a job, which may be ended; false if it ends by itself: then it has no command line any
-/// more.
+/// True if a process is a job, which may be ended; false if it ends by itself: then it has no command line
+/// any more.
 fn is_job(folder: &JobFolder, process: &Process) -> anyhow::Result<bool> {
     let until = Instant::now() + MOMENT;
     while !process.is_job() {
