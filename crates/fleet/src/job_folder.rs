@@ -45,7 +45,7 @@ impl JobFolder {
         self.owner.as_ref()
     }
 
-    /// What another process of the job is told of it.
+    /// The option by which another process of the job learns in whose name it acts.
     pub fn in_name(&self) -> Vec<String> {
         self.owner().map_or(Vec::new(), |owner| vec!["--owner".to_owned(), owner.to_string()])
     }
@@ -232,16 +232,18 @@ impl JobFolder {
         Ok(folder.join(STORE))
     }
 
-    /// Takes its store to where the job writes it, if that one has fewer trials, cannot be read or is not
-    /// there.
+    /// Takes its store to where the job writes it, if that one has fewer trials or is not there.
     ///
     /// # Errors
-    /// The store is damaged, or there is no room.
+    /// The store there cannot be read, which may hold what this one lacks; or there is no room.
     pub fn lend_store(&self, written: &Path) -> Result<(), FleetError> {
-        let trials = |store: &Path| Store::open(store).ok()?.positions().ok().map(|all| all.len());
-        let there = trials(written);
+        if written == self.store() {
+            return Ok(());
+        }
+        let trials = |store: &Path| Ok::<_, FleetError>(Store::open(store)?.positions()?.len());
+        let there = if written.exists() { Some(trials(written)?) } else { None };
         let inside = self.enter()?;
-        if written == self.store() || trials(&self.store()) <= there {
+        if trials(&self.store()).ok() <= there {
             return Ok(());
         }
         let bytes = Store::whole(&self.store())?;
@@ -343,6 +345,39 @@ mod tests {
         let before = Process { boot: "another".to_owned(), ..own };
         files.write(&State { process: Some(before), ..alive }).unwrap();
         assert!(files.state().unwrap().unwrap().reason.unwrap().contains("restarted"));
+    }
+
+    /// A campaign that went on elsewhere was resumed from what an earlier task had left.
+    #[test]
+    fn of_two_copies_of_a_store_the_one_with_more_trials_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (job, written) = (JobFolder::new(folder.path()), folder.path().join("written"));
+        let trials = |store: &Path| Store::open(store).unwrap().positions().unwrap().len();
+        let filled = |at: &Path, trials: u32| {
+            let _ = fs::remove_file(at);
+            let mut store = Store::create(at, &Default::default()).unwrap();
+            for replicate in 0..trials {
+                let outcome = iopj_store::Outcome::Failed("it broke".to_owned());
+                let path = "posix-sio/syscall/poll".parse().unwrap();
+                let trial = iopj_store::Trial::new(path, Default::default(), outcome);
+                store.add(&iopj_store::Trial { replicate, position: replicate.into(), ..trial }).unwrap();
+            }
+        };
+        job.lend_store(&written).unwrap();
+        assert!(!written.exists(), "there is none to lend");
+        for (here, there, then) in [(1, 2, 2), (2, 1, 2), (3, 3, 3)] {
+            filled(&job.store(), here);
+            filled(&written, there);
+            job.lend_store(&written).unwrap();
+            assert_eq!((trials(&job.store()), trials(&written)), (here as usize, then));
+        }
+        fs::write(&written, "no store").unwrap();
+        let error = job.lend_store(&written).unwrap_err().to_string();
+        assert!(error.contains("is not an iopj store"), "{error}");
+        assert_eq!(fs::read(&written).unwrap(), b"no store", "it may hold what the other lacks");
+        fs::remove_file(&written).unwrap();
+        job.lend_store(&written).unwrap();
+        assert_eq!(trials(&written), 3);
     }
 
     #[test]

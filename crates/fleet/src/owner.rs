@@ -32,7 +32,7 @@ impl Owner {
         Owner::called_by(by_sudo(), folder)
     }
 
-    /// The same, called by this user and group by `sudo`.
+    /// [`Owner::of`] for a process that this user and group called by `sudo`.
     pub(crate) fn called_by(caller: Option<[u32; 2]>, folder: &Path) -> Result<Option<Owner>, FleetError> {
         if !geteuid().is_root() {
             return Ok(None);
@@ -84,7 +84,7 @@ impl Owner {
         entered().map_err(|error| {
             let (uid, error) = (self.uid, io::Error::from(error));
             FleetError::Refused(format!(
-                "root cannot act as user {uid}, whose folder it is ({error}): submit without sudo"
+                "root cannot act as user {uid} in the job's folder ({error}): submit without sudo"
             ))
         })
     }
@@ -131,7 +131,7 @@ pub struct AsOwner {
     groups: Vec<Gid>,
     capabilities: CapabilitySets,
     ids: [u32; 2],
-    /// It ends in the thread in which it began.
+    /// An `AsOwner` ends in the thread in which it began.
     _of_this_thread: PhantomData<*const ()>,
 }
 

@@ -172,8 +172,8 @@ const MIGRATIONS: [&str; 7] = [
 ",
 ];
 
-/// Tables whose rows are found by an index, which no checksum covers. Rows are held against their checksums
-/// by the index by which they are read, so that one that leads to other rows is found.
+/// Tables whose rows are found by an index. No checksum covers an index, so rows are held against their
+/// checksums by the index by which they are read: one that leads to other rows is found.
 pub(crate) const HISTOGRAM: &str = "histogram INDEXED BY sqlite_autoindex_histogram_1";
 pub(crate) const ENERGY: &str = "energy INDEXED BY sqlite_autoindex_energy_1";
 pub(crate) const COST: &str = "cost INDEXED BY cost_trial";

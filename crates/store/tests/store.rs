@@ -262,7 +262,7 @@ fn a_store_of_a_former_schema_is_read_unchanged_and_a_run_brings_it_forward() {
     }
 }
 
-/// Of a long one, the copy took most of the time, and room for it twice.
+/// Of a long one, the copy took a third of the time of a report, and room for it twice.
 #[test]
 fn a_store_that_only_lacks_tables_is_not_copied() {
     for version in 5..ADDED.len() {

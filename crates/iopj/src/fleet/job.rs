@@ -471,7 +471,7 @@ fn run(
 mod tests {
     use super::*;
 
-    /// One that ended while it was asked for had no command line, and cancelling failed.
+    /// A job that ended while it was cancelled had no command line, and cancelling failed.
     #[test]
     fn a_process_that_ends_at_this_moment_is_no_stranger() {
         let folder = JobFolder::new(Path::new("."));

@@ -104,8 +104,7 @@ fn a_task_whose_every_process_is_told_to_end_puts_its_end_on_record() {
     assert_eq!(state["done"], trials(&task.at("c/run/n1/run.iopj")));
 }
 
-/// It followed a link that the user put there between two of its steps, and needed an NFS without
-/// `root_squash`.
+/// Root followed a link that the user put there between two of its steps.
 #[test]
 fn a_task_as_root_acts_in_a_users_folder_as_that_user_and_writes_its_store_elsewhere() {
     if !have_mounts() {
