@@ -6,6 +6,7 @@
 //! to the caller: [`Client::ask`] sends any value, and a [`Handler`] answers it.
 
 mod agent;
+mod bounded;
 mod client;
 mod error;
 pub mod frame;
@@ -18,10 +19,10 @@ mod ssh;
 mod start;
 
 pub use agent::{Handler, Served, serve};
+pub use bounded::{CutShort, Ended, ended, streamed};
 pub use client::Client;
 pub use error::FabricError;
 pub use frame::Hello;
-pub use patient::Patient;
 pub use push::push;
 pub use ssh::Control;
 pub use start::{Destination, Start};

@@ -14,7 +14,7 @@ const LONGEST_LINE: u64 = 4096;
 
 /// A stream that ends with an error once nothing has come for so long, or somebody says stop.
 #[derive(Debug)]
-pub struct Patient<'a, S> {
+pub(crate) struct Patient<'a, S> {
     stream: S,
     silence: Duration,
     stop: &'a AtomicBool,
@@ -22,7 +22,7 @@ pub struct Patient<'a, S> {
 
 impl<'a, S: Read + AsFd> Patient<'a, S> {
     /// Waits at most `silence` for each part.
-    pub fn new(stream: S, silence: Duration, stop: &'a AtomicBool) -> Patient<'a, S> {
+    pub(crate) fn new(stream: S, silence: Duration, stop: &'a AtomicBool) -> Patient<'a, S> {
         Patient { stream, silence, stop }
     }
 }

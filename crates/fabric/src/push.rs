@@ -7,28 +7,29 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::AtomicBool;
 
 /// Copies the program, unless it is there, and returns the command that is iopj there. `command` is the one
 /// that it replaces; what stands before the program (`sudo -n`) stays.
 ///
 /// # Errors
-/// There is no program for the host's processor, or it did not arrive whole.
-pub fn push(control: &Control, command: &str) -> Result<String, FabricError> {
-    let architecture = control.run("uname -m", Stdio::null())?;
+/// There is no program for the host's processor, it did not arrive whole, or `stop` was set meanwhile.
+pub fn push(control: &Control, command: &str, stop: &AtomicBool) -> Result<String, FabricError> {
+    let architecture = control.run("uname -m", Stdio::null(), stop)?;
     let program = program(&control.host, &architecture)?;
     let hash = hash(&program).map_err(FabricError::io(format!("read {}", program.display())))?;
     let folder = format!("$HOME/.cache/iopj/agent-{}", &hash[..16]);
     let sum = |file: &str| format!("sha256sum {folder}/{file} 2>/dev/null || :");
     let is_whole = |text: &str| text.split_whitespace().next() == Some(hash.as_str());
-    if !is_whole(&control.run(&sum("iopj"), Stdio::null())?) {
+    if !is_whole(&control.run(&sum("iopj"), Stdio::null(), stop)?) {
         let input = File::open(&program).map_err(FabricError::io(format!("read {}", program.display())))?;
         let copy = format!("umask 077 && mkdir -p {folder} && cat >{folder}/new && chmod 700 {folder}/new");
-        control.run(&copy, input.into())?;
-        if !is_whole(&control.run(&sum("new"), Stdio::null())?) {
+        control.run(&copy, input.into(), stop)?;
+        if !is_whole(&control.run(&sum("new"), Stdio::null(), stop)?) {
             let reason = format!("the copy of {} did not arrive whole: try again", program.display());
             return Err(FabricError::Ssh { host: control.host.clone(), reason });
         }
-        control.run(&format!("mv {folder}/new {folder}/iopj"), Stdio::null())?;
+        control.run(&format!("mv {folder}/new {folder}/iopj"), Stdio::null(), stop)?;
     }
     let before = command.rsplit_once(' ').map_or("", |(before, _)| before);
     Ok(format!("{before} {folder}/iopj").trim_start().to_owned())

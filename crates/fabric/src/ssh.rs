@@ -3,8 +3,8 @@
 //! ssh runs in batch mode, so it never waits for a password, and with the user's own configuration: the
 //! checks of host keys are the user's. One control connection carries every command of a study.
 
+use crate::bounded::{INTERVAL, Said, ended, streamed};
 use crate::error::FabricError;
-use crate::patient::{Patient, for_each_line};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
@@ -12,24 +12,19 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long ssh may take to get there.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long an agent may take to put everything back once its input has ended.
 const LAST: Duration = Duration::from_secs(30);
-const INTERVAL: Duration = Duration::from_millis(20);
 /// The longest answer that is read, in bytes; a job's is some KiB.
 const LONGEST_ANSWER: u64 = 4 << 20;
 /// The longest wait for an answer: a job may take a minute to put everything back.
 const LONGEST_WAIT: Duration = Duration::from_secs(180);
 /// The longest time for a command with an input: a copy of this iopj over a slow line takes minutes.
 const LONGEST_COPY: Duration = Duration::from_secs(900);
-/// How long nothing may come of a stream, and how long its command may take to end after it.
-const SILENCE: Duration = Duration::from_secs(60);
-const ENDING: Duration = Duration::from_secs(10);
 
 /// A control connection of ssh: a master that the other commands of a study share. It ends with the thread
 /// that opened it.
@@ -80,60 +75,38 @@ impl Control {
         self.folder.join("s")
     }
 
-    /// Runs a command there with this input: its output.
+    /// Runs a command there with this input, unless `stop` is set before it ends: its output.
     ///
     /// # Errors
-    /// It failed there, with what it said last; or the connection is lost.
-    pub fn run(&self, command: &str, input: Stdio) -> Result<String, FabricError> {
-        let child = self.command(command).stdin(input).spawn().map_err(FabricError::io("run ssh"))?;
-        self.answer(command, child, None)
+    /// It failed there, with what it said last; the connection is lost; or it was stopped.
+    pub fn run(&self, command: &str, input: Stdio, stop: &AtomicBool) -> Result<String, FabricError> {
+        self.answer(command, input, LONGEST_COPY, stop)
     }
 
     /// Runs a command there that answers in a few lines, unless `stop` is set before it ends.
     ///
     /// # Errors
-    /// As for [`Control::run`]; or it was stopped.
+    /// As for [`Control::run`].
     pub fn ask(&self, command: &str, stop: &AtomicBool) -> Result<String, FabricError> {
-        let child = self.command(command).stdin(Stdio::null()).spawn().map_err(FabricError::io("run ssh"))?;
-        self.answer(command, child, Some(stop))
+        self.answer(command, Stdio::null(), LONGEST_WAIT, stop)
     }
 
-    /// What a command answers. Both of its streams are read while it runs, or it would wait for a reader, and
-    /// neither without end.
     fn answer(
         &self,
         command: &str,
-        mut child: Child,
-        stop: Option<&AtomicBool>,
+        input: Stdio,
+        limit: Duration,
+        stop: &AtomicBool,
     ) -> Result<String, FabricError> {
-        let said = Said::of(child.stderr.take());
-        let (sender, read) = mpsc::channel();
-        if let Some(output) = child.stdout.take() {
-            thread::spawn(move || {
-                let mut bytes = Vec::new();
-                let _ = output.take(LONGEST_ANSWER + 1).read_to_end(&mut bytes);
-                let _ = sender.send(bytes);
-            });
-        }
-        let until = Instant::now() + if stop.is_some() { LONGEST_WAIT } else { LONGEST_COPY };
-        let status = loop {
-            if let Some(status) = child.try_wait().map_err(FabricError::io("wait for ssh"))? {
-                break status;
-            }
-            if Instant::now() > until || stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-                let _ = child.kill();
-            }
-            thread::sleep(INTERVAL);
-        };
-        // A program that it started may hold its output open.
-        let bytes = read.recv_timeout(Duration::from_secs(2)).unwrap_or_default();
-        match status.success() {
-            true if bytes.len() as u64 <= LONGEST_ANSWER => Ok(text(&bytes)),
-            true => {
-                let reason = format!("`{command}` there says more than an answer is");
+        let child = self.command(command).stdin(input).spawn().map_err(FabricError::io("run ssh"))?;
+        let ended = ended(child, limit, LONGEST_ANSWER, stop).map_err(FabricError::io("wait for ssh"))?;
+        match ended.cut_short {
+            None if ended.status.success() => Ok(text(&ended.output)),
+            None => Err(self.failed(command, ended.status, &ended.said)),
+            Some(why) => {
+                let reason = format!("`{command}` there failed: {why}");
                 Err(FabricError::Ssh { host: self.host.clone(), reason })
             }
-            false => Err(self.failed(command, status, &said.last_of_all())),
         }
     }
 
@@ -148,28 +121,10 @@ impl Control {
         stop: &AtomicBool,
         take: impl FnOnce(&mut dyn Read) -> T,
     ) -> Result<(T, Option<FabricError>), FabricError> {
-        let mut ssh = self.command(command);
-        let mut child = ssh.stdin(Stdio::null()).spawn().map_err(FabricError::io("run ssh"))?;
-        let said = Said::of(child.stderr.take());
-        let Some(output) = child.stdout.take() else {
-            return Err(FabricError::io("run ssh")(io::ErrorKind::BrokenPipe.into()));
-        };
-        let mut output = Patient::new(output, SILENCE, stop);
-        let taken = take(&mut output);
-        // The far side ends, too, where `take` has not read everything.
-        drop(output);
-        let until = Instant::now() + ENDING;
-        let status = loop {
-            match child.try_wait().map_err(FabricError::io("wait for ssh"))? {
-                Some(status) => break status,
-                None if Instant::now() > until => {
-                    let _ = child.kill();
-                }
-                None => {}
-            }
-            thread::sleep(INTERVAL);
-        };
-        let failure = (!status.success()).then(|| self.failed(command, status, &said.last_of_all()));
+        let child = self.command(command).stdin(Stdio::null()).spawn();
+        let child = child.map_err(FabricError::io("run ssh"))?;
+        let (taken, status, said) = streamed(child, stop, take).map_err(FabricError::io("wait for ssh"))?;
+        let failure = (!status.success()).then(|| self.failed(command, status, &said));
         Ok((taken, failure))
     }
 
@@ -248,51 +203,6 @@ impl Drop for Link {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// The last lines of a program's standard error.
-#[derive(Debug)]
-struct Said {
-    lines: Arc<Mutex<Vec<String>>>,
-    reader: Option<JoinHandle<()>>,
-}
-
-impl Said {
-    fn of(stream: Option<impl Read + Send + 'static>) -> Said {
-        /// Lines that are kept.
-        const LINES: usize = 20;
-        let lines = Arc::<Mutex<Vec<String>>>::default();
-        let kept = Arc::clone(&lines);
-        let read = |stream| {
-            thread::spawn(move || {
-                for_each_line(stream, |line| {
-                    let mut lines = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                    if !line.is_empty() {
-                        lines.push(line.to_owned());
-                    }
-                    let surplus = lines.len().saturating_sub(LINES);
-                    lines.drain(..surplus);
-                });
-            })
-        };
-        Said { lines, reader: stream.map(read) }
-    }
-
-    /// The last line so far.
-    fn last(&self) -> String {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).last().cloned().unwrap_or_default()
-    }
-
-    /// The last line of all, once the program has ended. A program that it started may hold its output open:
-    /// that is not waited for longer than two seconds.
-    fn last_of_all(&self) -> String {
-        let until = Instant::now() + Duration::from_secs(2);
-        let is_read = || self.reader.as_ref().is_none_or(JoinHandle::is_finished);
-        while !is_read() && Instant::now() < until {
-            thread::sleep(INTERVAL);
-        }
-        self.last()
     }
 }
 
@@ -446,7 +356,7 @@ mod tests {
         let control = Control::open(&program, "n1", &stop).unwrap();
         let answer = control.ask("x", &stop).unwrap();
         assert_eq!((answer.len(), answer.lines().last()), (300_004, Some("end")));
-        assert_eq!(control.run("x", Stdio::null()).unwrap().len(), 300_004);
+        assert_eq!(control.run("x", Stdio::null(), &stop).unwrap().len(), 300_004);
         drop(control);
         let program = in_place_of_ssh(folder.path(), "yes");
         let control = Control::open(&program, "n1", &stop).unwrap();

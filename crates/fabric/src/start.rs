@@ -75,7 +75,7 @@ impl Start<'_> {
             Destination::Ssh(destination) => {
                 let control = Control::open(self.ssh, destination, stop)?;
                 let command = match self.push {
-                    true => push::push(&control, self.command)?,
+                    true => push::push(&control, self.command, stop)?,
                     false => self.command.to_owned(),
                 };
                 let mut link = Link::start(control, &format!("{command} agent"))?;

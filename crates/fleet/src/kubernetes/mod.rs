@@ -11,19 +11,16 @@ use crate::files;
 use crate::job::{Look, Phase, State};
 use crate::program;
 use crate::transfer;
-use iopj_fabric::Patient;
 use manifest::{LABEL, Places};
 use pods::{Begun, Pod};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// Longer than a pod may take to end.
 const GONE_WITHIN: &str = "--timeout=180s";
-/// How long nothing may come of a store on its way.
-const SILENCE: Duration = Duration::from_secs(60);
 const PACKAGE: &str = "kubectl, and give it a context that reaches the cluster";
 
 /// A campaign by Kubernetes, and what is needed to run it.
@@ -109,7 +106,7 @@ impl<'a> Kubernetes<'a> {
     }
 
     fn kubectl(&self, words: &[&str]) -> Result<String, FleetError> {
-        program::output("kubectl", &self.arguments(words), PACKAGE)
+        program::output("kubectl", &self.arguments(words), PACKAGE, self.stop)
     }
 
     fn pods(&self) -> Result<Vec<Pod>, FleetError> {
@@ -217,16 +214,14 @@ impl<'a> Kubernetes<'a> {
         let arguments = self.arguments(&["exec", &pod.name, "--", "iopj", "fleet", "store", &store]);
         let failed = |reason: String| FleetError::Program { command: "kubectl exec".to_owned(), reason };
         let mut kubectl = Command::new("kubectl");
-        kubectl.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = kubectl.spawn().map_err(|error| failed(error.to_string()))?;
+        kubectl.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let to = self.campaign.store(host);
-        let output = child.stdout.take().map(|output| Patient::new(output, SILENCE, self.stop));
-        let received = output.map(|mut stream| transfer::receive(&mut stream, &to));
-        if received.as_ref().is_none_or(Result::is_err) {
-            let _ = child.kill();
-        }
-        child.wait().map_err(|error| failed(error.to_string()))?;
-        received.unwrap_or_else(|| Err(failed("it has no output".to_owned())))?;
+        let receive = |mut stream: &mut dyn Read| transfer::receive(&mut stream, &to);
+        let streamed = kubectl.spawn().and_then(|child| iopj_fabric::streamed(child, self.stop, receive));
+        let (received, _, said) = streamed.map_err(|error| failed(error.to_string()))?;
+        // What kubectl says of a pod that it does not reach tells more than that no store came.
+        received
+            .map_err(|error| if said.is_empty() { error } else { failed(format!("{said} ({error})")) })?;
         // One that only stays to be fetched has been; a DaemonSet would begin it anew. What is asked within a
         // pod ends with it, so there may be no answer.
         let is_complete = |state: State| state.phase.is_complete();

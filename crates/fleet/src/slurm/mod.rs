@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tasks::{Ended, Live};
@@ -40,13 +41,20 @@ pub fn script(folder: &Path, command: &str) -> String {
 pub struct Slurm<'a> {
     campaign: &'a Campaign,
     by: &'a BySlurm,
+    /// Set by Ctrl-C.
+    stop: &'a AtomicBool,
     say: &'a (dyn Fn(&str) + Sync),
 }
 
 impl<'a> Slurm<'a> {
-    /// A campaign that Slurm runs.
-    pub fn new(campaign: &'a Campaign, by: &'a BySlurm, say: &'a (dyn Fn(&str) + Sync)) -> Slurm<'a> {
-        Slurm { campaign, by, say }
+    /// A campaign that Slurm runs. Once `stop` is true, none of its programs is waited for any more.
+    pub fn new(
+        campaign: &'a Campaign,
+        by: &'a BySlurm,
+        stop: &'a AtomicBool,
+        say: &'a (dyn Fn(&str) + Sync),
+    ) -> Slurm<'a> {
+        Slurm { campaign, by, stop, say }
     }
 
     /// Submits a job array, held, for the nodes that are neither complete nor under way; `None` if there is
@@ -81,15 +89,15 @@ impl<'a> Slurm<'a> {
         let script = self.write_script()?;
         let mut arguments = sbatch_arguments(self.campaign, self.by, tasks, &complete.collect::<Vec<_>>());
         arguments.push(script.display().to_string());
-        let answer = program::output("sbatch", &arguments, PACKAGE)?;
+        let answer = program::output("sbatch", &arguments, PACKAGE, self.stop)?;
         // `ID` or `ID;CLUSTER`
         let id = answer.split(';').next().unwrap_or_default().to_owned();
         for (number, node) in nodes.iter().enumerate() {
             let fixed = [format!("JobId={id}_{number}"), format!("ReqNodeList={node}")];
             let update = [vec!["update".to_owned()], fixed.to_vec()].concat();
             // An array that is refused in part would stay held until the next submit.
-            program::output("scontrol", &update, PACKAGE)
-                .inspect_err(|_| drop(tasks::end([], &BTreeSet::from([id.clone()]))))?;
+            program::output("scontrol", &update, PACKAGE, self.stop)
+                .inspect_err(|_| drop(tasks::end([], &BTreeSet::from([id.clone()]), self.stop)))?;
         }
         Ok(Some(Array { id, tasks: tasks as u32, nodes }))
     }
@@ -97,10 +105,10 @@ impl<'a> Slurm<'a> {
     /// Lets go what a submit that was killed left held: an array that the campaign knows, or one that nobody
     /// knows, which ends.
     fn free_held(&self) -> Result<(), FleetError> {
-        for id in tasks::held(&job_name(self.campaign))? {
+        for id in tasks::held(&job_name(self.campaign), self.stop)? {
             let (done, freed) = match self.by.arrays.iter().find(|array| array.id == id) {
                 Some(array) => ("released", Slurm::release(array)),
-                None => ("cancelled", tasks::end([], &BTreeSet::from([id.clone()]))),
+                None => ("cancelled", tasks::end([], &BTreeSet::from([id.clone()]), self.stop)),
             };
             match freed {
                 Ok(()) => (self.say)(&format!("job array {id} was held by a submit that was killed: {done}")),
@@ -115,7 +123,7 @@ impl<'a> Slurm<'a> {
     /// # Errors
     /// Slurm refuses.
     pub fn release(array: &Array) -> Result<(), FleetError> {
-        program::output("scontrol", &words(["release", &array.id]), PACKAGE).map(drop)
+        program::output("scontrol", &words(["release", &array.id]), PACKAGE, &program::NEVER).map(drop)
     }
 
     fn write_script(&self) -> Result<PathBuf, FleetError> {
@@ -133,7 +141,7 @@ impl<'a> Slurm<'a> {
     /// Slurm does not answer, or the folder cannot be written.
     pub fn refresh(&self) -> Result<(), FleetError> {
         let ids: Vec<String> = self.by.arrays.iter().map(|array| array.id.clone()).collect();
-        let live = tasks::live(&ids)?;
+        let live = tasks::live(&ids, self.stop)?;
         let mut seen = BTreeSet::new();
         for host in hosts(self.campaign) {
             let folder = self.campaign.job_folder(&host);
@@ -159,7 +167,7 @@ impl<'a> Slurm<'a> {
         if state.phase != Phase::Running {
             return Ok(state);
         }
-        let Ended { is_cancelled, text } = tasks::ended(task);
+        let Ended { is_cancelled, text } = tasks::ended(task, self.stop);
         let phase = if is_cancelled { Phase::Cancelled } else { Phase::Killed };
         let state = state.became(phase, Some(text)).counted(&folder.store());
         folder.write(&state)?;
@@ -191,7 +199,7 @@ impl<'a> Slurm<'a> {
             }
             let state = match live.get(&task) {
                 Some(Live { reason, .. }) => State::now(Phase::Waiting, Some(format!("Slurm: {reason}"))),
-                None => match tasks::ended(&task) {
+                None => match tasks::ended(&task, self.stop) {
                     // It found its node complete already.
                     Ended { text, .. } if text.contains(tasks::COMPLETED) => continue,
                     Ended { is_cancelled: true, text } => State::now(Phase::Cancelled, Some(text)),
@@ -232,18 +240,18 @@ impl<'a> Slurm<'a> {
     /// Slurm refuses.
     pub fn cancel(&self) -> Result<(), FleetError> {
         let arrays = self.by.arrays.iter().map(|array| array.id.clone());
-        let ids: Vec<String> = arrays.chain(tasks::held(&job_name(self.campaign))?).collect();
+        let ids: Vec<String> = arrays.chain(tasks::held(&job_name(self.campaign), self.stop)?).collect();
         let open = || -> Result<BTreeSet<String>, FleetError> {
-            let live = tasks::live(&ids)?;
+            let live = tasks::live(&ids, self.stop)?;
             Ok(live.keys().filter_map(|task| Some(task.split_once('_')?.0.to_owned())).collect())
         };
-        tasks::end(["--state=PENDING"], &open()?)?;
-        tasks::end(["--batch", "--signal=TERM"], &open()?)?;
+        tasks::end(["--state=PENDING"], &open()?, self.stop)?;
+        tasks::end(["--batch", "--signal=TERM"], &open()?, self.stop)?;
         let until = Instant::now() + LAST;
-        while !open()?.is_empty() && Instant::now() < until {
+        while !open()?.is_empty() && Instant::now() < until && !self.stop.load(Ordering::Relaxed) {
             thread::sleep(INTERVAL);
         }
-        tasks::end([], &open()?)?;
+        tasks::end([], &open()?, self.stop)?;
         self.refresh()
     }
 }
@@ -288,7 +296,7 @@ fn hosts(campaign: &Campaign) -> Vec<String> {
 /// # Errors
 /// Slurm does not understand it.
 pub fn nodes_of(list: &str) -> Result<Vec<String>, FleetError> {
-    let text = program::output("scontrol", &words(["show", "hostnames", list]), PACKAGE)?;
+    let text = program::output("scontrol", &words(["show", "hostnames", list]), PACKAGE, &program::NEVER)?;
     Ok(text.split_whitespace().map(str::to_owned).collect())
 }
 
@@ -306,13 +314,14 @@ pub fn leave_to_others(campaign: &Campaign, array: &str, own: &str) {
     let nodes = hosts(campaign).into_iter().filter(is_used).collect::<Vec<_>>().join(",");
     // Where no task waits any more, Slurm refuses: then there is nobody to tell.
     let update = [format!("JobId={array}"), format!("ExcNodeList={nodes}")];
-    let _ = program::run("scontrol", &[vec!["update".to_owned()], update.to_vec()].concat(), PACKAGE);
+    let update = [vec!["update".to_owned()], update.to_vec()].concat();
+    let _ = program::run("scontrol", &update, PACKAGE, &program::NEVER);
 }
 
 /// Whether the task that holds a drive has ended.
 pub fn is_over(holder: &Holder) -> bool {
     let Some(task) = &holder.task else { return false };
-    tasks::live(std::slice::from_ref(task)).is_ok_and(|live| live.is_empty())
+    tasks::live(std::slice::from_ref(task), &program::NEVER).is_ok_and(|live| live.is_empty())
 }
 
 #[cfg(test)]
@@ -368,7 +377,7 @@ mod tests {
             let command = format!(r#"env sh -c 'printf "%s\n" "$4" >{}' sh"#, told.display());
             let by = by(Some(1), command);
             let campaign = campaign(&place, &by);
-            let script = Slurm::new(&campaign, &by, &|_| ()).write_script().unwrap();
+            let script = Slurm::new(&campaign, &by, &program::NEVER, &|_| ()).write_script().unwrap();
             let parsed = std::process::Command::new("bash").arg("-n").arg(&script).status().unwrap();
             assert!(parsed.success(), "{name}");
             let mut task = std::process::Command::new("sh");
@@ -387,7 +396,7 @@ mod tests {
         let sudo = format!(r#"env -i /bin/sh -c 'printf "%s " "$@" >{}' sudo"#, told.display());
         let (by, folder) = (by(Some(1), sudo), folder.path().join("it's c"));
         let campaign = campaign(&folder, &by);
-        let script = Slurm::new(&campaign, &by, &|_| ()).write_script().unwrap();
+        let script = Slurm::new(&campaign, &by, &program::NEVER, &|_| ()).write_script().unwrap();
         let mut task = std::process::Command::new(script);
         task.env("SLURMD_NODENAME", "n1").env("SLURM_ARRAY_JOB_ID", "7").env("SLURM_ARRAY_TASK_ID", "2");
         assert!(task.status().unwrap().success());

@@ -4,6 +4,7 @@ use super::PACKAGE;
 use crate::error::FleetError;
 use crate::program::{self, words};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 
 /// How Slurm calls a task that ended with exit code 0.
 pub(super) const COMPLETED: &str = "COMPLETED";
@@ -29,7 +30,7 @@ pub(super) struct Ended {
 }
 
 /// The tasks of these arrays that wait or run, by their names.
-pub(super) fn live(ids: &[String]) -> Result<BTreeMap<String, Live>, FleetError> {
+pub(super) fn live(ids: &[String], stop: &AtomicBool) -> Result<BTreeMap<String, Live>, FleetError> {
     if ids.is_empty() {
         return Ok(BTreeMap::new());
     }
@@ -37,7 +38,7 @@ pub(super) fn live(ids: &[String]) -> Result<BTreeMap<String, Live>, FleetError>
         words(["--noheader", "--array", "--all", "--format=%i|%T|%r"]),
         vec![format!("--jobs={}", ids.join(","))],
     ];
-    match program::output("squeue", &arguments.concat(), PACKAGE) {
+    match program::output("squeue", &arguments.concat(), PACKAGE, stop) {
         Ok(text) => Ok(listed(&text)),
         // All of them ended some time ago.
         Err(FleetError::Program { reason, .. }) if reason.contains(GONE[0]) => Ok(BTreeMap::new()),
@@ -46,20 +47,24 @@ pub(super) fn live(ids: &[String]) -> Result<BTreeMap<String, Live>, FleetError>
 }
 
 /// The job arrays of this name that are held.
-pub(super) fn held(name: &str) -> Result<BTreeSet<String>, FleetError> {
+pub(super) fn held(name: &str, stop: &AtomicBool) -> Result<BTreeSet<String>, FleetError> {
     let mut arguments = words(["--noheader", "--all", "--states=PENDING", "--format=%F|%Q"]);
     arguments.push(format!("--name={name}"));
-    let text = program::output("squeue", &arguments, PACKAGE)?;
+    let text = program::output("squeue", &arguments, PACKAGE, stop)?;
     let lines = text.lines().filter_map(|line| line.trim().split_once('|'));
     // To hold is to give the priority 0; the reason comes later.
     Ok(lines.filter(|(_, priority)| *priority == "0").map(|(id, _)| id.to_owned()).collect())
 }
 
 /// Ends tasks of these arrays; an array that has ended meanwhile is no failure.
-pub(super) fn end<const N: usize>(options: [&str; N], ids: &BTreeSet<String>) -> Result<(), FleetError> {
+pub(super) fn end<const N: usize>(
+    options: [&str; N],
+    ids: &BTreeSet<String>,
+    stop: &AtomicBool,
+) -> Result<(), FleetError> {
     for id in ids {
         let arguments = [words(options), vec![id.clone()]].concat();
-        match program::output("scancel", &arguments, PACKAGE) {
+        match program::output("scancel", &arguments, PACKAGE, stop) {
             Err(FleetError::Program { reason, .. }) if GONE.iter().any(|gone| reason.contains(gone)) => {}
             ended => drop(ended?),
         }
@@ -77,17 +82,26 @@ fn listed(text: &str) -> BTreeMap<String, Live> {
 }
 
 /// How a task ended: as slurmctld remembers it, for some minutes, or as the accounting does.
-pub(super) fn ended(task: &str) -> Ended {
-    let shown = program::output("scontrol", &words(["show", "job", "--oneliner", task]), PACKAGE);
+pub(super) fn ended(task: &str, stop: &AtomicBool) -> Ended {
+    if !is_task(task) {
+        return Ended { is_cancelled: false, text: "its record names no task of Slurm".to_owned() };
+    }
+    let shown = program::output("scontrol", &words(["show", "job", "--oneliner", task]), PACKAGE, stop);
     if let Some(ended) = shown.ok().and_then(|text| of_scontrol(&text)) {
         return ended;
     }
     let format = "--format=State,ExitCode";
-    let accounted = program::output("sacct", &words(["-n", "-P", "-X", "-j", task, format]), PACKAGE);
+    let accounted = program::output("sacct", &words(["-n", "-P", "-X", "-j", task, format]), PACKAGE, stop);
     accounted.ok().and_then(|text| of_sacct(&text)).unwrap_or_else(|| Ended {
         is_cancelled: false,
         text: "it ended without a word, and Slurm has forgotten how".to_owned(),
     })
+}
+
+/// `N_N`, and no option of a program.
+fn is_task(task: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    task.split_once('_').is_some_and(|(array, number)| is_number(array) && is_number(number))
 }
 
 fn of_scontrol(text: &str) -> Option<Ended> {

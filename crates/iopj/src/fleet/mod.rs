@@ -57,7 +57,7 @@ impl<'a> Way<'a> {
     fn of(campaign: &'a Campaign, stop: &'a AtomicBool) -> Way<'a> {
         match &campaign.plan().by {
             By::Ssh(by) => Way::Ssh(Ssh::new(campaign, by, stop, &note)),
-            By::Slurm(by) => Way::Slurm(Slurm::new(campaign, by, &note)),
+            By::Slurm(by) => Way::Slurm(Slurm::new(campaign, by, stop, &note)),
             By::Kubernetes(by) => Way::Kubernetes(Kubernetes::new(campaign, by, stop, &note)),
         }
     }
