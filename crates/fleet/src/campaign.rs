@@ -5,6 +5,7 @@ use crate::files;
 use crate::hosts;
 use crate::job::{FORMAT, Phase, State};
 use crate::job_folder::JobFolder;
+use crate::owner::{self, Owner};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -46,7 +47,7 @@ impl Campaign {
             files::make_folder(&folder.join(below))?;
         }
         let lock = lock(folder)?;
-        if let Some(before) = read(folder)? {
+        if let Some(before) = read(folder, &owner::trusted(None))? {
             plan = continued(before, plan, folder)?;
         }
         // The plan is last: a folder that has it is whole.
@@ -66,15 +67,16 @@ impl Campaign {
         if folder.exists() {
             refuse_others(folder)?;
         }
-        Campaign::open_of_task(folder)
+        Campaign::open_of_task(folder, None)
     }
 
     /// Opens a campaign as a task of it, which may run as root in the folder of the user who submitted it.
     ///
     /// # Errors
-    /// There is none, or what it says cannot have been submitted.
-    pub fn open_of_task(folder: &Path) -> Result<Campaign, FleetError> {
-        let plan = read(folder)?.ok_or_else(|| {
+    /// There is none, what it says cannot have been submitted, or neither this user nor the `owner` of the
+    /// folder wrote it.
+    pub fn open_of_task(folder: &Path, owner: Option<&Owner>) -> Result<Campaign, FleetError> {
+        let plan = read(folder, &owner::trusted(owner))?.ok_or_else(|| {
             FleetError::Refused(format!(
                 "there is no campaign in `{}`: name the folder that `iopj fleet submit` made",
                 folder.display()
@@ -105,8 +107,14 @@ impl Campaign {
 
     /// Cancels it: whoever opened it before begins nothing any more. How often that makes.
     pub(crate) fn cancel(&self) -> Result<u64, FleetError> {
-        let number = cancels(&self.folder)? + 1;
-        files::write_json(&self.folder.join(CANCELS), &number)?;
+        let path = self.folder.join(CANCELS);
+        let number = cancels(&self.folder)?.checked_add(1).ok_or_else(|| {
+            FleetError::Refused(format!(
+                "`{}` says that the campaign was cancelled more often than anybody can: write 0 into it",
+                path.display()
+            ))
+        })?;
+        files::write_json(&path, &number)?;
         Ok(number)
     }
 
@@ -155,7 +163,7 @@ impl Campaign {
     /// # Errors
     /// Its file cannot be read.
     pub fn known(&self, host: &str) -> Result<Option<State>, FleetError> {
-        Ok(files::read_json::<Known>(&self.record(host))?.map(|known| known.state))
+        Ok(read_known(&self.record(host))?.map(|known| known.state))
     }
 
     /// Keeps what is known of a host.
@@ -189,8 +197,9 @@ impl Campaign {
         let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
         let mut all = BTreeMap::new();
         for path in paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")) {
-            if let Some(Known { host, state }) = files::read_json(&path)? {
-                if matches!(self.plan.by, By::Ssh(_)) && !hosts::is_host(&host) {
+            if let Some(Known { host, state }) = read_known(&path)? {
+                let is_host = !matches!(self.plan.by, By::Ssh(_)) || hosts::is_host(&host);
+                if !is_host || self.record(&host).file_name() != path.file_name() {
                     return Err(FleetError::Refused(format!(
                         "`{}` names the host `{}`, which no submit writes: delete the file",
                         path.display(),
@@ -218,21 +227,26 @@ struct Known {
     state: State,
 }
 
-fn read(folder: &Path) -> Result<Option<Plan>, FleetError> {
+/// What a campaign's own user wrote of a host, which it reaches by that.
+fn read_known(path: &Path) -> Result<Option<Known>, FleetError> {
+    files::read_json_of(path, &owner::trusted(None))
+}
+
+fn read(folder: &Path, users: &[u32]) -> Result<Option<Plan>, FleetError> {
     let path = folder.join(PLAN);
     /// What a plan of any iopj says.
     #[derive(Deserialize)]
     struct Any {
         format: u32,
     }
-    match files::read_json::<Any>(&path)? {
+    match files::read_json_of::<Any>(&path, users)? {
         None => Ok(None),
         Some(Any { format }) if format != FORMAT => Err(FleetError::Refused(format!(
             "`{}` has format {format}, and this iopj knows format {FORMAT}: use the iopj that wrote it",
             path.display()
         ))),
         Some(_) => {
-            let plan: Option<Plan> = files::read_json(&path)?;
+            let plan: Option<Plan> = files::read_json_of(&path, users)?;
             plan.iter().try_for_each(|plan| plan.check(&path))?;
             Ok(plan)
         }
@@ -287,7 +301,7 @@ fn refuse_foreign(folder: &Path) -> Result<(), FleetError> {
 
 fn lock(folder: &Path) -> Result<File, FleetError> {
     let path = folder.join("lock");
-    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = files::open(&path, File::options().create(true).truncate(false).write(true));
     let file = file.map_err(FleetError::io("open", &path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -339,173 +353,5 @@ fn continued(before: Plan, mut now: Plan, folder: &Path) -> Result<Plan, FleetEr
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::job::Job;
-
-    fn plan(study: &str) -> Plan {
-        let job = Job {
-            format: FORMAT,
-            version: "1".to_owned(),
-            campaign: "s-1".to_owned(),
-            study: study.to_owned(),
-            target: None,
-            serials: None,
-            destroy_data: false,
-            allow: iopj_core::Allow::NOTHING,
-            wait_ms: None,
-            leases: None,
-            scratch: None,
-            hold_ms: None,
-        };
-        let by = By::Ssh(BySsh {
-            hosts: vec!["n1".to_owned()],
-            parallel: 8,
-            command: "iopj".to_owned(),
-            push: false,
-            folder: None,
-        });
-        Plan { format: FORMAT, job, by }
-    }
-
-    #[test]
-    fn a_campaign_is_continued_only_as_what_it_is() {
-        let folder = files::own_folder();
-        let submit = |plan: Plan| Campaign::submit(folder.path(), plan).map_err(|error| error.to_string());
-        let first = submit(plan("a")).unwrap();
-        assert!(submit(plan("a")).unwrap_err().contains("another `iopj fleet submit` is at work"));
-        drop(first);
-        assert!(submit(plan("b")).unwrap_err().contains("has another study"));
-        let by = By::Slurm(BySlurm {
-            nodes: Some(2),
-            nodelist: Vec::new(),
-            options: Vec::new(),
-            command: "iopj".to_owned(),
-            arrays: Vec::new(),
-        });
-        assert!(submit(Plan { by, ..plan("a") }).unwrap_err().contains("is run by ssh"));
-        let mut other = plan("a");
-        other.job.target = Some("/dev/sda".into());
-        assert!(submit(other).unwrap_err().contains("has another target"));
-        let mut again = plan("a");
-        again.job.campaign = "s-2".to_owned();
-        assert_eq!(submit(again).unwrap().id(), "s-1");
-    }
-
-    /// The stores of before were left where nobody looked for them.
-    #[test]
-    fn another_scratch_is_refused_however_the_campaign_is_run() {
-        let ssh = |folder: Option<&str>| {
-            By::Ssh(BySsh {
-                hosts: vec!["n1".to_owned()],
-                parallel: 8,
-                command: "iopj".to_owned(),
-                push: false,
-                folder: folder.map(PathBuf::from),
-            })
-        };
-        let kubernetes = |folder: &str| {
-            By::Kubernetes(ByKubernetes { namespace: None, folder: folder.into(), nodes: Some(2) })
-        };
-        let pairs = [
-            (ssh(None), ssh(Some("/scratch"))),
-            (ssh(Some("/scratch")), ssh(None)),
-            (kubernetes("/var/lib/iopj"), kubernetes("/scratch")),
-        ];
-        for (first, second) in pairs {
-            let folder = files::own_folder();
-            let submit = |by: By| Campaign::submit(folder.path(), Plan { by, ..plan("a") });
-            drop(submit(first.clone()).unwrap());
-            let error = submit(second).unwrap_err().to_string();
-            assert!(error.contains("has another --scratch: submit it as it was"), "{error}");
-            drop(submit(first).unwrap());
-        }
-    }
-
-    /// A campaign with the namespace `-io` was written, and refused by whatever opened it.
-    #[test]
-    fn what_cannot_be_opened_is_not_submitted() {
-        let made = tempfile::tempdir().unwrap();
-        let folder = made.path().join("c");
-        let by = |namespace: &str, folder: &str| {
-            By::Kubernetes(ByKubernetes {
-                namespace: Some(namespace.to_owned()),
-                folder: folder.into(),
-                nodes: Some(2),
-            })
-        };
-        for (by, message) in [
-            (by("-io", "/iopj"), "the namespace `-io` cannot be used: write 1 to 64 lower-case letters"),
-            (by("Io", "/iopj"), "the namespace `Io` cannot be used"),
-            (by("io", "/a\nb"), "the folder `/a\\nb` cannot be used: it may be neither empty nor an option"),
-        ] {
-            let error = Campaign::submit(&folder, Plan { by, ..plan("x") }).unwrap_err().to_string();
-            assert!(error.starts_with(message) && !folder.exists(), "{error}");
-        }
-        Campaign::submit(&folder, Plan { by: by("io", "/iopj"), ..plan("x") }).unwrap();
-    }
-
-    #[test]
-    fn a_folder_of_other_files_is_left_alone() {
-        let folder = files::own_folder();
-        fs::write(folder.path().join("thesis.tex"), "").unwrap();
-        let error = Campaign::submit(folder.path(), plan("a")).unwrap_err().to_string();
-        assert!(error.contains("holds other files"), "{error}");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        assert!(Campaign::open(folder.path()).unwrap_err().to_string().contains("there is no campaign"));
-    }
-
-    #[test]
-    fn a_hosts_state_is_kept_under_its_own_name() {
-        let folder = files::own_folder();
-        let campaign = Campaign::submit(folder.path(), plan("a")).unwrap();
-        let lost = State::now(Phase::Lost, Some("no route".to_owned()));
-        campaign.keep("root@[fe80::1%eth0]", &lost).unwrap();
-        let all = campaign.all_known().unwrap();
-        assert_eq!(all.keys().collect::<Vec<_>>(), ["n1", "root@[fe80::1%eth0]"]);
-        assert_eq!(all["root@[fe80::1%eth0]"], lost);
-    }
-
-    /// Its command ran on its hosts, by the ssh of whoever asked for its status.
-    #[test]
-    fn a_campaign_of_a_stranger_is_not_opened() {
-        use std::os::unix::fs::PermissionsExt;
-        let made = tempfile::tempdir().unwrap();
-        let folder = made.path().join("c");
-        Campaign::submit(&folder, plan("x")).unwrap();
-        Campaign::open(&folder).unwrap();
-        let mode = |mode: u32| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
-        mode(0o777);
-        let error = Campaign::open(&folder).unwrap_err().to_string();
-        assert!(error.contains("can be written by other users") && error.contains("chmod"), "{error}");
-        assert!(Campaign::submit(&folder, plan("x")).is_err());
-        mode(0o755);
-        let text = fs::read_to_string(folder.join(PLAN)).unwrap();
-        for (from, to, what) in [
-            ("\"n1\"", "\"-oProxyCommand=x\"", "the host `-oProxyCommand=x`"),
-            ("\"n1\"", "\"n1 n2\"", "the host `n1 n2`"),
-            ("\"s-1\"", "\"../../x\"", "the id `../../x`"),
-            ("\"s-1\"", "\"s-1; reboot\"", "the id `s-1; reboot`"),
-            ("\"iopj\"", "\"-x\"", "the command `-x`"),
-            ("\"iopj\"", "\"iopj\\nreboot\"", "the command `iopj\\nreboot`"),
-        ] {
-            assert!(text.contains(from), "{from}: {text}");
-            fs::write(folder.join(PLAN), text.replace(from, to)).unwrap();
-            let error = Campaign::open(&folder).unwrap_err().to_string();
-            assert!(error.contains(what), "{error}");
-        }
-        fs::write(folder.join(PLAN), &text).unwrap();
-        let state = serde_json::to_value(State::now(Phase::Running, None)).unwrap();
-        let mut known = serde_json::json!({ "host": "-oProxyCommand=x" });
-        known.as_object_mut().unwrap().extend(state.as_object().unwrap().clone());
-        fs::write(folder.join("hosts/x.json"), known.to_string()).unwrap();
-        let error = Campaign::open(&folder).unwrap().all_known().unwrap_err().to_string();
-        assert!(error.contains("the host `-oProxyCommand=x`"), "{error}");
-        if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(&folder, Some(65_534), Some(65_534)).unwrap();
-            let error = Campaign::open(&folder).unwrap_err().to_string();
-            assert!(error.contains("belongs to another user"), "{error}");
-            Campaign::open_of_task(&folder).unwrap();
-        }
-    }
-}
+#[path = "campaign_tests.rs"]
+mod tests;

@@ -1,13 +1,17 @@
 //! Files of a campaign: each is whole or absent, and named so that any host's name can be one.
 
 use crate::error::FleetError;
+use rustix::fs::OFlags;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+/// More than any file of a campaign has, in bytes: a study's text is in some.
+const LONGEST: u64 = 32 << 20;
 
 /// Writes a file under another name, syncs it, and renames it.
 ///
@@ -45,14 +49,76 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Flee
 }
 
 /// The value in a file; `None` if there is no such file.
+///
+/// # Errors
+/// It is a link, a pipe or a device, it is too long to be meant, or it holds something else.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, FleetError> {
-    match fs::read(path) {
+    match open(path, OpenOptions::new().read(true)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(FleetError::io("read", path)(error)),
-        Ok(bytes) => serde_json::from_slice(&bytes)
-            .map(Some)
-            .map_err(|source| FleetError::Form { path: path.to_owned(), source }),
+        Ok(file) => value_of(file, path).map(Some),
     }
+}
+
+/// The value in a file of which only these users could have said what is in it; `None` if there is none.
+///
+/// # Errors
+/// As for [`read_json`]; or it belongs to another user, or others may write it.
+pub(crate) fn read_json_of<T: DeserializeOwned>(path: &Path, users: &[u32]) -> Result<Option<T>, FleetError> {
+    let file = match open(path, OpenOptions::new().read(true)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(FleetError::io("read", path))?,
+    };
+    let found = file.metadata().map_err(FleetError::io("look at", path))?;
+    let reason = match () {
+        () if !users.contains(&found.uid()) => format!("belongs to user {}", found.uid()),
+        () if found.mode() & 0o022 != 0 => "can be written by other users".to_owned(),
+        () => return value_of(file, path).map(Some),
+    };
+    Err(FleetError::Refused(format!(
+        "`{}` {reason}, who could have said in it what is run here: let whoever runs it submit it, in a folder \
+         of their own that others cannot write",
+        path.display()
+    )))
+}
+
+/// The value in an open file.
+pub(crate) fn value_of<T: DeserializeOwned>(file: File, path: &Path) -> Result<T, FleetError> {
+    let mut bytes = Vec::new();
+    file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(FleetError::io("read", path))?;
+    if bytes.len() as u64 > LONGEST {
+        let error = io::Error::new(io::ErrorKind::FileTooLarge, "it is too long to be a campaign's");
+        return Err(FleetError::io("read", path)(error));
+    }
+    serde_json::from_slice(&bytes).map_err(|source| FleetError::Form { path: path.to_owned(), source })
+}
+
+/// Opens a regular file without waiting: whoever may write in its folder may have put a link or a pipe there.
+///
+/// # Errors
+/// It is something else, or it cannot be opened.
+pub(crate) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    // Before it is opened: opening a device may do something to it.
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        found => regular(&found?)?,
+    }
+    let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = options.custom_flags(careful.bits().cast_signed()).open(path)?;
+    // In between another may have come in its place.
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn regular(found: &Metadata) -> io::Result<()> {
+    let kind = found.file_type();
+    let what = match () {
+        () if kind.is_file() => return Ok(()),
+        () if kind.is_symlink() => "symbolic link",
+        () if kind.is_dir() => "folder",
+        () => "pipe, socket or device",
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is a {what}, not a file: remove it")))
 }
 
 pub(crate) fn make_folder(path: &Path) -> Result<(), FleetError> {
@@ -103,6 +169,30 @@ mod tests {
         assert_eq!(name_of("root@n1:22"), "root@n1:22");
         assert_eq!(name_of("../../etc"), "%2e%2e%2f%2e%2e%2fetc");
         assert_eq!([name_of("a b"), name_of("a%20b")], ["a%20b", "a%2520b"]);
+    }
+
+    /// Such a pipe was waited for, and all of such a device was read into memory.
+    #[test]
+    fn what_is_no_file_or_too_long_is_neither_waited_for_nor_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        assert_eq!(read_json::<u64>(&at("none")).unwrap(), None);
+        write_json(&at("number"), &7_u64).unwrap();
+        assert_eq!(read_json::<u64>(&at("number")).unwrap(), Some(7));
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), 0o600.into()).unwrap();
+        std::os::unix::fs::symlink(at("number"), at("link")).unwrap();
+        File::create(at("long")).unwrap().set_len(LONGEST + 1).unwrap();
+        for (name, why) in [
+            ("pipe", "it is a pipe, socket or device, not a file"),
+            ("link", "it is a symbolic link, not a file"),
+            (".", "it is a folder, not a file"),
+            ("long", "it is too long to be a campaign's"),
+        ] {
+            let error = read_json::<u64>(&at(name)).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+            let opened = open(&at(name), File::options().create(true).truncate(false).write(true));
+            assert_eq!(opened.is_ok(), name == "long", "{name}");
+        }
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! Lists of hosts.
 
 use crate::error::FleetError;
+use crate::serials::without_mark;
+use iopj_core::files::read_regular_text;
 use iopj_fabric::Destination;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
+
+/// More than any list of hosts has, in bytes.
+const LONGEST: u64 = 16 << 20;
 
 /// The hosts of a file, one a line, or of a list with commas.
 ///
@@ -16,8 +20,8 @@ pub fn parse(words: &str) -> Result<Vec<String>, FleetError> {
         let hint = if words.contains('/') { " (there is no file of that name)" } else { "" };
         return of(words.split(',').map(|word| (None, word)), &format!("`{words}`{hint}"));
     }
-    let text = fs::read_to_string(path).map_err(FleetError::io("read", path))?;
-    let lines = text.lines().enumerate();
+    let text = read_regular_text(path, LONGEST).map_err(FleetError::io("read", path))?;
+    let lines = without_mark(&text).lines().enumerate();
     let lines = lines.map(|(number, line)| (Some(number + 1), line.split('#').next().unwrap_or_default()));
     of(lines, &format!("`{words}`"))
 }
@@ -31,8 +35,9 @@ fn of<'a>(
         let place = line.map_or(String::new(), |line| format!(", line {line}"));
         if !is_host(word) {
             return Err(FleetError::Refused(format!(
-                "{source}{place}: `{word}` is not a host: write one a line as ssh takes it, such as \
-                 `storage1`, `root@storage1` or `root@storage1:2222`"
+                "{source}{place}: `{}` is not a host: write one a line as ssh takes it, such as \
+                 `storage1`, `root@storage1` or `root@storage1:2222`",
+                word.escape_debug()
             )));
         }
         if !seen.insert(word) {
@@ -71,6 +76,7 @@ pub(crate) fn destination(host: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn hosts_are_listed_by_commas_or_lines() {
@@ -79,6 +85,8 @@ mod tests {
         let name = file.path().to_str().unwrap();
         fs::write(file.path(), "# rack 1\nn1\n\nroot@n2:22 # spare\n").unwrap();
         assert_eq!(parse(name).unwrap(), ["n1", "root@n2:22"]);
+        fs::write(file.path(), "\u{feff}n1\n").unwrap();
+        assert_eq!(parse(name).unwrap(), ["n1"]);
         fs::write(file.path(), "n1\n-oProxyCommand=x\n").unwrap();
         let error = parse(name).unwrap_err().to_string();
         assert!(error.contains(", line 2: `-oProxyCommand=x` is not a host"), "{error}");

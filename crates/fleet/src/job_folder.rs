@@ -3,13 +3,12 @@
 use crate::error::FleetError;
 use crate::files;
 use crate::job::{FORMAT, Job, Phase, State};
-use crate::owner::{AsOwner, Owner, roots_folder};
+use crate::owner::{AsOwner, Owner, own_folder, trusted};
 use crate::process::{Process, boot_id};
 use crate::transfer;
+use iopj_core::files::open_regular;
 use iopj_store::Store;
-use rustix::fs::OFlags;
 use std::fs::{self, File, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const DESCRIPTION: &str = "job.json";
@@ -60,30 +59,17 @@ impl JobFolder {
     /// There is no job, or one of another iopj.
     pub fn job(&self) -> Result<Job, FleetError> {
         let _inside = self.enter()?;
-        JobFolder::description(&self.folder.join(DESCRIPTION))
+        let path = self.folder.join(DESCRIPTION);
+        known(files::read_json_of(&path, &trusted(self.owner()))?, &path)
     }
 
-    /// A description in a file of its own.
+    /// A description in a file of its own, which a pod is given behind a link.
     ///
     /// # Errors
     /// As for [`JobFolder::job`].
     pub fn description(path: &Path) -> Result<Job, FleetError> {
-        let job: Job = files::read_json(path)?.ok_or_else(|| {
-            FleetError::Refused(format!(
-                "there is no job `{}`: `iopj fleet submit` writes it; is this folder on a file system that \
-                 this host has too?",
-                path.display()
-            ))
-        })?;
-        if job.format != FORMAT {
-            let (theirs, format) = (&job.version, job.format);
-            return Err(FleetError::Refused(format!(
-                "`{}` is of iopj {theirs} (format {format}), and this iopj knows format {FORMAT}: use the \
-                 same iopj on both sides",
-                path.display()
-            )));
-        }
-        Ok(job)
+        let file = open_regular(path).map_err(FleetError::io("read", path))?;
+        known(Some(files::value_of(file, path)?), path)
     }
 
     /// Tells it, making the folder.
@@ -165,8 +151,7 @@ impl JobFolder {
     pub fn lock(&self) -> Result<Option<File>, FleetError> {
         let _inside = self.enter()?;
         let path = self.folder.join(LOCK);
-        let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-        let file = File::options().create(true).truncate(false).write(true).custom_flags(no_link).open(&path);
+        let file = files::open(&path, File::options().create(true).truncate(false).write(true));
         let file = file.map_err(FleetError::io("open", &path))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
@@ -203,6 +188,16 @@ impl JobFolder {
         self.folder.join(LOG)
     }
 
+    /// Opens it, to be written on.
+    ///
+    /// # Errors
+    /// [`FleetError::Io`].
+    pub fn open_log(&self) -> Result<File, FleetError> {
+        let _inside = self.enter()?;
+        let log = self.log();
+        files::open(&log, File::options().create(true).append(true)).map_err(FleetError::io("write", &log))
+    }
+
     /// Its store, which is fetched from here.
     pub fn store(&self) -> PathBuf {
         self.folder.join(STORE)
@@ -219,14 +214,12 @@ impl JobFolder {
         let folder = match (self.owner(), &job.scratch) {
             (None, None) => self.folder.clone(),
             (None, Some(scratch)) => {
-                let folder = scratch.join(&job.campaign).join(name);
-                files::make_folder(&folder)?;
-                folder
+                own_folder(scratch, &Path::new(&files::name_of(&job.campaign)).join(name))?
             }
             (Some(owner), scratch) => {
                 let base = scratch.as_deref().unwrap_or(Path::new(ROOTS_FOLDER));
                 let user = PathBuf::from(format!("user-{}", owner.uid));
-                roots_folder(base, &user.join(files::name_of(&job.campaign)).join(name))?
+                own_folder(base, &user.join(files::name_of(&job.campaign)).join(name))?
             }
         };
         Ok(folder.join(STORE))
@@ -283,10 +276,30 @@ impl JobFolder {
     }
 }
 
+/// A job of this iopj.
+fn known(job: Option<Job>, path: &Path) -> Result<Job, FleetError> {
+    let job = job.ok_or_else(|| {
+        FleetError::Refused(format!(
+            "there is no job `{}`: `iopj fleet submit` writes it; is this folder on a file system that this \
+             host has too?",
+            path.display()
+        ))
+    })?;
+    if job.format != FORMAT {
+        let (theirs, format) = (&job.version, job.format);
+        return Err(FleetError::Refused(format!(
+            "`{}` is of iopj {theirs} (format {format}), and this iopj knows format {FORMAT}: use the same \
+             iopj on both sides",
+            path.display()
+        )));
+    }
+    Ok(job)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{chown, symlink};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
     /// Root looked for links before it wrote, and the user put one there in between.
     #[test]
@@ -299,7 +312,7 @@ mod tests {
         fs::create_dir(at("roots")).unwrap();
         fs::create_dir(at("theirs")).unwrap();
         chown(at("theirs"), Some(65_532), Some(65_532)).unwrap();
-        let owner = Owner::called_by(None, &at("theirs")).unwrap();
+        let owner = Owner::called_by(Some([65_532, 65_532]), &at("theirs")).unwrap();
         let job = JobFolder::new(&at("theirs/n1")).of(owner);
         let state = State::now(Phase::Running, None);
         fs::create_dir(at("theirs/n1")).unwrap();
@@ -321,12 +334,69 @@ mod tests {
         }
         assert_eq!(fs::read_dir(at("roots")).unwrap().count(), 0);
         // Nor does a name.
-        let told = serde_json::json!({
-            "format": FORMAT, "version": "1", "campaign": "../../c", "study": "", "destroy_data": false,
-            "allow": { "exec": false, "secrets": false, "hosts": false }, "scratch": at("roots/scratch"),
-        });
-        let store = job.store_of(&serde_json::from_value(told).unwrap()).unwrap();
+        let store = job.store_of(&told("../../c", &at("roots/scratch"))).unwrap();
         assert!(store.ends_with("scratch/user-65532/%2e%2e%2f%2e%2e%2fc/n1/run.iopj"), "{}", store.display());
+    }
+
+    fn told(campaign: &str, scratch: &Path) -> Job {
+        let told = serde_json::json!({
+            "format": FORMAT, "version": "1", "campaign": campaign, "study": "", "destroy_data": false,
+            "allow": { "exec": false, "secrets": false, "hosts": false }, "scratch": scratch,
+        });
+        serde_json::from_value(told).unwrap()
+    }
+
+    /// A store that another user had put there was resumed, and its programs run as root.
+    #[test]
+    fn a_folder_on_the_scratch_that_somebody_else_could_have_filled_is_refused() {
+        let folder = files::own_folder();
+        let at = |name: &str| folder.path().join(name);
+        let (job, own) = (JobFolder::new(&at("n1")), told("c-1", folder.path()));
+        assert_eq!(job.store_of(&own).unwrap(), at("c-1/n1/run.iopj"));
+        fs::create_dir(at("c-2")).unwrap();
+        fs::set_permissions(at("c-2"), fs::Permissions::from_mode(0o777)).unwrap();
+        let refused = |campaign: &str| {
+            let error = job.store_of(&told(campaign, folder.path())).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{}`", at(campaign).display())), "{error}");
+        };
+        refused("c-2");
+        symlink(at("c-1"), at("c-3")).unwrap();
+        refused("c-3");
+        if files::is_root() {
+            fs::create_dir(at("c-4")).unwrap();
+            chown(at("c-4"), Some(65_532), Some(65_532)).unwrap();
+            refused("c-4");
+        }
+        assert!(!at("c-2/n1").exists());
+    }
+
+    /// Whoever could write a job's description, or lay it there first, had root do what it says.
+    #[test]
+    fn a_job_that_somebody_else_could_have_described_is_refused() {
+        let folder = files::own_folder();
+        let job = JobFolder::new(folder.path());
+        job.tell(&told("c-1", folder.path())).unwrap();
+        assert_eq!(job.job().unwrap().campaign, "c-1");
+        let description = folder.path().join(DESCRIPTION);
+        let refused = |why: &str| {
+            let error = job.job().unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("`{}`", description.display())) && error.contains(why),
+                "{error}"
+            );
+        };
+        fs::set_permissions(&description, fs::Permissions::from_mode(0o664)).unwrap();
+        refused("can be written by other users, who could have said in it what is run here");
+        if files::is_root() {
+            job.tell(&told("c-1", folder.path())).unwrap();
+            chown(&description, Some(65_532), None).unwrap();
+            refused("belongs to user 65532");
+            let theirs = job.clone().of(Some("65532:65532".parse().unwrap()));
+            assert_eq!(theirs.job().unwrap().campaign, "c-1", "they called sudo");
+        }
+        fs::remove_file(&description).unwrap();
+        symlink("/dev/zero", &description).unwrap();
+        refused("it is a symbolic link, not a file");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::process::boot_id;
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -162,7 +162,7 @@ struct Lying {
 impl Lying {
     fn open(path: &Path) -> Result<Option<Lying>, FleetError> {
         // NFS locks only what is open for writing.
-        let mut file = match OpenOptions::new().read(true).write(true).open(path) {
+        let file = match files::open(path, OpenOptions::new().read(true).write(true)) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(FleetError::io("open", path)(error)),
@@ -172,9 +172,7 @@ impl Lying {
             Err(TryLockError::WouldBlock) => true,
             Err(TryLockError::Error(error)) => return Err(FleetError::io("lock", path)(error)),
         };
-        let mut text = String::new();
-        file.read_to_string(&mut text).map_err(FleetError::io("read", path))?;
-        let holder = serde_json::from_str(&text).ok();
+        let holder = files::value_of(file.try_clone().map_err(FleetError::io("read", path))?, path).ok();
         Ok(Some(Lying { file, is_locked, holder, path: path.to_owned() }))
     }
 
@@ -270,7 +268,7 @@ fn unnamed(path: &Path) -> Holder {
 fn is_still(path: &Path, file: &File) -> bool {
     let id = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
     // Opened, for NFS may remember what a name led to until somebody opens it.
-    let named = File::open(path).and_then(|named| named.metadata());
+    let named = files::open(path, OpenOptions::new().read(true)).and_then(|named| named.metadata());
     matches!((&named, &file.metadata()), (Ok(named), Ok(open)) if id(named) == id(open))
 }
 
@@ -421,7 +419,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::chown(folder.path(), Some(65_532), Some(65_532)).unwrap();
-        let owner = Owner::called_by(None, folder.path()).unwrap();
+        let owner = Owner::called_by(Some([65_532, 65_532]), folder.path()).unwrap();
         let held = Lease::take(folder.path(), "S1", &holder("n1", "x"), owner.as_ref(), &|_| false).unwrap();
         assert!(matches!(held, Taken::Held(_)));
         let lease = fs::metadata(folder.path().join("S1")).unwrap();

@@ -8,7 +8,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 use std::fs::{DirBuilder, Metadata};
 use std::marker::PhantomData;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 use std::{fmt, io};
 
@@ -24,12 +24,26 @@ pub struct Owner {
 impl Owner {
     /// In whose name this process acts in a folder, if it is root: in its own where the folder, or the one
     /// above it that is there, is root's and nobody else can change a name there; otherwise in that of the
-    /// user who called `sudo`, or else of the user whose folder it is.
+    /// user who called `sudo`.
     ///
     /// # Errors
-    /// Others can change names there, and nobody called `sudo`.
+    /// Others can change names there, and nobody called `sudo`: root takes no orders of theirs.
     pub fn of(folder: &Path) -> Result<Option<Owner>, FleetError> {
         Owner::called_by(by_sudo(), folder)
+    }
+
+    /// The same for a task, which root itself may have submitted in another user's folder: it then acts in
+    /// the name of that user.
+    ///
+    /// # Errors
+    /// The folder is root's, others can change names there, and nobody called `sudo`.
+    pub fn of_task(folder: &Path) -> Result<Option<Owner>, FleetError> {
+        Owner::of_task_called_by(by_sudo(), folder)
+    }
+
+    fn of_task_called_by(caller: Option<[u32; 2]>, folder: &Path) -> Result<Option<Owner>, FleetError> {
+        let found = folder.metadata().ok().filter(|found| found.uid() != 0);
+        Owner::called_by(caller.or(found.map(|found| [found.uid(), found.gid()])), folder)
     }
 
     /// [`Owner::of`] for a process that this user and group called by `sudo`.
@@ -38,11 +52,10 @@ impl Owner {
             return Ok(None);
         }
         let there = folder.ancestors().find(|one| one.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
-        let Err(refused) = refuse_others(there, false) else { return Ok(None) };
-        match (caller, there.metadata()) {
-            (Some([uid, gid]), _) if uid != 0 => Ok(Some(Owner::with_groups(uid, gid))),
-            (_, Ok(found)) if found.uid() != 0 => Ok(Some(Owner::with_groups(found.uid(), found.gid()))),
-            _ => Err(refused),
+        match (refuse_others(there, false), caller) {
+            (Ok(_), _) => Ok(None),
+            (Err(_), Some([uid, gid])) => Ok(Some(Owner::with_groups(uid, gid))),
+            (Err(refused), None) => Err(refused),
         }
     }
 
@@ -53,7 +66,7 @@ impl Owner {
 
     /// A user with the groups that the system knows of, or with this one.
     fn with_groups(uid: u32, gid: u32) -> Owner {
-        let known = program::output("id", &["-G".to_owned(), uid.to_string()], "coreutils");
+        let known = program::output("id", &["-G".to_owned(), uid.to_string()], "coreutils", &program::NEVER);
         let known = known.ok().and_then(|text| text.split(' ').map(|one| one.parse().ok()).collect());
         Owner { uid, groups: known.filter(|groups: &Vec<u32>| !groups.is_empty()).unwrap_or(vec![gid]) }
     }
@@ -101,7 +114,7 @@ impl Owner {
 /// The user and the group who called `sudo`, as it says (sudo(8), "ENVIRONMENT").
 fn by_sudo() -> Option<[u32; 2]> {
     let number = |name| std::env::var(name).ok()?.parse().ok();
-    Some([number("SUDO_UID")?, number("SUDO_GID")?])
+    Some([number("SUDO_UID")?, number("SUDO_GID")?]).filter(|[uid, _]| *uid != 0)
 }
 
 impl fmt::Display for Owner {
@@ -156,17 +169,36 @@ fn set_file_ids([uid, gid]: [u32; 2]) -> [u32; 2] {
     unsafe { [libc::setfsuid(uid), libc::setfsgid(gid)].map(i32::cast_unsigned) }
 }
 
-/// Makes a folder below `base`, in which only root can read, or change what a name leads to. `base` and all
-/// above it may be written by others with the sticky bit alone, and each of `names` is a folder of root's.
+/// The users whose word counts for this process: itself, root, and the owner of the folder, if there is one.
+pub(crate) fn trusted(owner: Option<&Owner>) -> Vec<u32> {
+    [geteuid().as_raw(), 0].into_iter().chain(owner.map(|owner| owner.uid)).collect()
+}
+
+/// Makes a folder below `base` in which only this user can read, or change what a name leads to: each of
+/// `names` is a folder of its own. For root also `base` and all above it are root's, and others may write
+/// there with the sticky bit alone.
 ///
 /// # Errors
 /// Others can change it.
-pub(crate) fn roots_folder(base: &Path, names: &Path) -> Result<PathBuf, FleetError> {
+pub(crate) fn own_folder(base: &Path, names: &Path) -> Result<PathBuf, FleetError> {
+    let own = geteuid();
+    if !own.is_root() {
+        crate::files::make_folder(base)?;
+        return own_folders(base.to_owned(), names.components().map(|name| (name, 0o700)));
+    }
     let there = base.ancestors().find(|one| one.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
     let missing = base.strip_prefix(there).unwrap_or(base);
-    let mut at = refuse_others(there, true)?;
+    let at = refuse_others(there, true)?;
     let all = missing.components().map(|name| (name, 0o755));
-    for (name, mode) in all.chain(names.components().map(|name| (name, 0o700))) {
+    own_folders(at, all.chain(names.components().map(|name| (name, 0o700))))
+}
+
+/// Makes folders, each below the one before, unless they are there, and this user's.
+fn own_folders<'a>(
+    mut at: PathBuf,
+    names: impl Iterator<Item = (Component<'a>, u32)>,
+) -> Result<PathBuf, FleetError> {
+    for (name, mode) in names {
         at.push(name);
         match DirBuilder::new().mode(mode).create(&at) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -189,21 +221,29 @@ fn refuse_others(folder: &Path, may_be_sticky: bool) -> Result<PathBuf, FleetErr
     Ok(real)
 }
 
-/// True if others than root may change names there.
+/// True if others than its owner may change names there. The bits of the group are also those of users and
+/// groups that an access control list names (acl(5)), whatever the group is.
 fn is_open(found: &Metadata) -> bool {
-    found.mode() & 0o002 != 0 || (found.mode() & 0o020 != 0 && found.gid() != 0)
+    found.mode() & 0o022 != 0
 }
 
 fn refuse_if(folder: &Path, is_wrong: impl Fn(&Metadata) -> bool) -> Result<(), FleetError> {
     let found = folder.symlink_metadata().map_err(FleetError::io("open", folder))?;
-    if found.uid() == 0 && !is_wrong(&found) {
+    let own = geteuid();
+    if found.uid() == own.as_raw() && !is_wrong(&found) {
         return Ok(());
     }
-    Err(FleetError::Refused(format!(
-        "root writes only where others can change no name, and they can change `{}`: name a folder that is \
-         root's, with all above it (--scratch for the store)",
-        folder.display()
-    )))
+    let folder = folder.display();
+    Err(FleetError::Refused(match own.is_root() {
+        true => format!(
+            "root works only where others can change no name, and they can change `{folder}`: name a folder \
+             that is root's, with all above it (--scratch for the store)"
+        ),
+        false => format!(
+            "`{folder}` is not a folder of your own that others cannot write, so what is there may be \
+             another's: remove it, or name another --scratch"
+        ),
+    }))
 }
 
 #[cfg(test)]
@@ -234,9 +274,16 @@ mod tests {
         chown(&theirs, Some(UID), Some(GID)).unwrap();
         let found = Owner { uid: UID, groups: vec![GID] };
         let of = |folder: &Path| Owner::called_by(None, folder);
-        assert_eq!(of(&theirs).unwrap().as_ref(), Some(&found));
-        assert_eq!(of(&theirs.join("a/b")).unwrap(), Some(found));
+        assert_eq!(Owner::of_task_called_by(None, &theirs).unwrap(), Some(found));
+        for below in [theirs.clone(), theirs.join("a/b")] {
+            let orders = of(&below).unwrap_err().to_string();
+            assert!(orders.contains(&format!("they can change `{}`", theirs.display())), "{orders}");
+        }
         assert_eq!(of(folder.path()).unwrap(), None, "it is root's own");
+        // An access control list gives a user no more than the bits of the group.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o775)).unwrap();
+        assert!(of(folder.path()).is_err());
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let by_sudo = |folder: &Path| Owner::called_by(Some([UID + 1, 9]), folder).unwrap();
         let caller = Owner { uid: UID + 1, groups: vec![9] };
         assert_eq!([by_sudo(&theirs), by_sudo(Path::new("/tmp"))], [(); 2].map(|()| Some(caller.clone())));
@@ -276,11 +323,11 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let made = roots_folder(&at("missing/base"), Path::new("c-1/n1")).unwrap();
+        let made = own_folder(&at("missing/base"), Path::new("c-1/n1")).unwrap();
         assert_eq!(made, folder.path().canonicalize().unwrap().join("missing/base/c-1/n1"));
-        assert_eq!(roots_folder(&at("missing/base"), Path::new("c-1/n1")).unwrap(), made, "again");
+        assert_eq!(own_folder(&at("missing/base"), Path::new("c-1/n1")).unwrap(), made, "again");
         let refused = |base: &str, names: &str, what: &str| {
-            let error = roots_folder(&at(base), Path::new(names)).unwrap_err().to_string();
+            let error = own_folder(&at(base), Path::new(names)).unwrap_err().to_string();
             assert!(error.contains(&format!("they can change `{}`", at(what).display())), "{error}");
         };
         for name in ["theirs", "open", "sticky", "sticky/theirs"] {
@@ -297,11 +344,11 @@ mod tests {
         refused("theirs/below", "c-1", "theirs");
         refused("open", "c-1", "open");
         refused("sticky", "theirs/c-1", "sticky/theirs");
-        roots_folder(&at("sticky"), Path::new("c-1")).unwrap();
+        own_folder(&at("sticky"), Path::new("c-1")).unwrap();
         // A link leads to what is root's, and its owner can let it lead elsewhere in the next moment.
         std::os::unix::fs::symlink(at("missing"), at("sticky/link")).unwrap();
         refused("sticky", "link/c-1", "sticky/link");
-        let through = roots_folder(&at("sticky/link"), Path::new("c-2")).unwrap();
+        let through = own_folder(&at("sticky/link"), Path::new("c-2")).unwrap();
         assert!(through.ends_with("missing/c-2"), "no name of it is a link: {}", through.display());
         assert!(!at("missing/c-1").exists() && !at("theirs/c-1").exists());
     }

@@ -8,17 +8,31 @@ use crate::job::Drive;
 /// # Errors
 /// There is none in it.
 pub fn parse(text: &str, source: &str) -> Result<Vec<String>, FleetError> {
-    let serials: Vec<String> = text
-        .lines()
-        .map(|line| trimmed(without_comment(line)).to_owned())
-        .filter(|serial| !serial.is_empty())
-        .collect();
+    let lines = without_mark(text).lines().enumerate();
+    let numbered = lines.map(|(number, line)| (number + 1, trimmed(without_comment(line))));
+    let serials: Vec<(usize, &str)> = numbered.filter(|(_, serial)| !serial.is_empty()).collect();
+    // What nobody sees on a screen is no drive's.
+    let is_hidden = |c: char| !"\"'\\".contains(c) && c.escape_debug().count() > 1;
+    let is_strange = |serial: &str| serial.contains(is_hidden);
+    if let Some((number, serial)) = serials.iter().find(|(_, serial)| is_strange(serial)) {
+        return Err(FleetError::Refused(format!(
+            "{source}, line {number}: `{}` is not a serial number: write it as `lsblk -d -o NAME,SERIAL` \
+             shows it",
+            serial.escape_debug()
+        )));
+    }
+    let serials: Vec<String> = serials.into_iter().map(|(_, serial)| serial.to_owned()).collect();
     if serials.is_empty() {
         return Err(FleetError::Refused(format!(
             "{source} lists no serial number: write one a line, as `lsblk -d -o NAME,SERIAL` shows them"
         )));
     }
     Ok(serials)
+}
+
+/// A text without the mark that some editors begin files with.
+pub(crate) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// A serial number may hold `#`.
@@ -89,6 +103,17 @@ mod tests {
     fn a_serial_may_hold_what_begins_a_comment_after_a_blank() {
         let listed = parse("  # ours\nQM#00001 # spare\n#QM2\nÄ#1\t#x\nS1#\n", "list").unwrap();
         assert_eq!(listed, ["QM#00001", "Ä#1", "S1#"]);
+    }
+
+    /// The mark became a part of the first number, and its drive was never listed.
+    #[test]
+    fn a_list_may_begin_with_a_mark_and_holds_nothing_that_nobody_sees() {
+        assert_eq!(parse("\u{feff}S1\nS2\n", "list").unwrap(), ["S1", "S2"]);
+        for hidden in ["S1\0S2", "S1\u{1b}[2J", "S1\u{200b}", "S1\u{202e}"] {
+            let error = parse(&format!("S0\n{hidden}\n"), "list").unwrap_err().to_string();
+            let named = format!("list, line 2: `{}` is not a serial number", hidden.escape_debug());
+            assert!(error.starts_with(&named), "{error}");
+        }
     }
 
     #[test]

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 /// How long a lost connection is tried again before its host is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
 const INTERVAL: Duration = Duration::from_millis(100);
+/// How much of an answer that is none a message quotes, in characters.
+const LONGEST_QUOTE: usize = 200;
 /// The file of a campaign that every host gets.
 const TOLD: &str = "job.json";
 
@@ -74,6 +76,7 @@ impl Session {
         })?;
         let line = answer.lines().last().unwrap_or_default();
         serde_json::from_str(line).map_err(|_| {
+            let line: String = line.chars().take(LONGEST_QUOTE).collect();
             let reason = format!("`{command}` there answers `{line}`: let --push copy this iopj there");
             Failure(Phase::Lost, reason)
         })
@@ -259,7 +262,7 @@ impl<'a> Ssh<'a> {
     fn session(&self, host: &str) -> Result<Session, Failure> {
         let control = Control::open("ssh", &destination(host), self.stop)?;
         let command = match self.by.push {
-            true => push(&control, &self.by.command)?,
+            true => push(&control, &self.by.command, self.stop)?,
             false => self.by.command.clone(),
         };
         let id = self.campaign.id();
@@ -275,10 +278,15 @@ impl<'a> Ssh<'a> {
         let failed = |error| Failure(Phase::Lost, format!("cannot read {}: {error}", self.told().display()));
         let told = File::open(self.told()).map_err(failed)?;
         let folder = &session.folder;
+        // Where others may write, one of them may have made a folder of that name before.
+        let own = format!("test -O {folder} && test ! -h {folder}");
+        let others = "it belongs to another user, or is a link: remove it there, or name another --scratch";
         let copy = format!(
-            "umask 077 && mkdir -p {folder} && cat >{folder}/new.$$ && mv {folder}/new.$$ {folder}/{TOLD}"
+            "umask 077 && mkdir -p {folder} && {{ {own} || {{ echo {folder}: {} >&2; exit 1; }}; }} && cat \
+             >{folder}/new.$$ && mv {folder}/new.$$ {folder}/{TOLD}",
+            quoted(others)
         );
-        session.control.run(&copy, told.into())?;
+        session.control.run(&copy, told.into(), self.stop)?;
         let look = session.ask("--look", self.stop)?;
         if look.state.as_ref().is_some_and(|state| !state.phase.is_over() || state.phase.is_complete()) {
             // Whatever would refuse it now, it runs or has run.

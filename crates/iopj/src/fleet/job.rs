@@ -16,11 +16,8 @@ use iopj_host::settings::Host;
 use iopj_load::descriptors;
 use iopj_run::{Options, Progress, RunError, read_study};
 use iopj_store::{Outcome, Store};
-use rustix::fs::OFlags;
 use rustix::process::Signal;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -40,7 +37,7 @@ const ASKING: Duration = Duration::from_secs(10);
 /// The exit code of a run that an error ended.
 const BROKEN_OFF: u8 = 3;
 /// What a pod's environment names its node by.
-const POD_NODE: &str = "NODE_NAME";
+const POD_NODE: &str = "IOPJ_POD_NODE";
 /// Why a job ended that was told to.
 const ENDED: &str = "ended by a signal";
 
@@ -145,12 +142,7 @@ fn start(folder: &JobFolder, cancels: Option<u64>) -> anyhow::Result<()> {
     if before.as_ref().is_some_and(is_done) {
         return Ok(());
     }
-    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-    let log = || File::options().create(true).append(true).custom_flags(no_link).open(folder.log());
-    let place = || format!("the log `{}` cannot be written", folder.log().display());
-    let inside = Owner::enter_if(folder.owner())?;
-    let (out, err) = (log().with_context(place)?, log().with_context(place)?);
-    drop(inside);
+    let (out, err) = (folder.open_log()?, folder.open_log()?);
     let mut watch = Command::new(std::env::current_exe()?);
     watch.args(["fleet", "job", "--watch"]).arg(folder.path()).args(told(cancels)).args(folder.in_name());
     watch.stdin(Stdio::null()).stdout(out).stderr(err);
@@ -268,9 +260,9 @@ fn task(folder: &Path, args: &JobArgs) -> anyhow::Result<ExitCode> {
             folder.display()
         )
     };
-    let owner = Owner::of(folder)?;
+    let owner = Owner::of_task(folder)?;
     let inside = Owner::enter_if(owner.as_ref())?;
-    let campaign = Campaign::open_of_task(folder).with_context(place)?;
+    let campaign = Campaign::open_of_task(folder, owner.as_ref()).with_context(place)?;
     let (Some(node), Some(task)) = (args.node.as_deref().filter(|node| !node.is_empty()), &args.task) else {
         anyhow::bail!("this node has no name in Slurm: Slurm starts this command by job.sh, nobody else");
     };

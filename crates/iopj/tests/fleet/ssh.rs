@@ -65,6 +65,26 @@ fn of_ten_hosts_three_run_at_a_time_and_one_that_is_down_is_made_up_for() {
     assert_eq!(keys(&example["hosts"]["root@n1"]), keys(&status["hosts"]["h0"]), "docs/json.md");
 }
 
+/// Whoever had made a folder of that name on a scratch that all may write had its host do what they said.
+#[test]
+fn a_folder_of_a_job_that_somebody_else_may_have_made_is_refused() {
+    if !have_hosts() {
+        return;
+    }
+    let hosts = Hosts::new(1);
+    fs::write(hosts.at("s.toml"), study(1, "150ms")).unwrap();
+    fs::create_dir(hosts.at("scratch")).unwrap();
+    hosts.configure(0, false);
+    let line = format!("fleet submit s.toml --ssh h0 --dir c --scratch {}", hosts.at("scratch").display());
+    says(&ends(&hosts, 1, &line), &["h0: lost: ssh does not get there"]);
+    let id = json(&hosts.at("c/campaign.json"))["job"]["campaign"].as_str().unwrap().to_owned();
+    fs::create_dir(hosts.at("theirs")).unwrap();
+    std::os::unix::fs::symlink(hosts.at("theirs"), hosts.at("scratch").join(id)).unwrap();
+    hosts.configure(0, true);
+    says(&ends(&hosts, 1, &line), &["h0: lost: ", "it belongs to another user, or is a link: remove it"]);
+    assert_eq!(fs::read_dir(hosts.at("theirs")).unwrap().count(), 0);
+}
+
 #[test]
 fn a_job_outlives_its_connection_and_ctrl_c_and_a_killed_one_is_resumed() {
     if !have_hosts() {

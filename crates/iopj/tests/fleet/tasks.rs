@@ -5,7 +5,7 @@ use crate::campaigns::{Disk, end, json, open_folder, process, signal, study, tri
 use crate::common::{have_mounts, iopj};
 use serde_json::json;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -44,7 +44,13 @@ fn plan(campaign: &Path, scratch: &Path, trials: u32) {
         },
         "by": { "slurm": { "nodes": null, "nodelist": ["n1"], "options": [], "command": "iopj" } },
     });
-    fs::write(campaign.join("campaign.json"), plan.to_string()).unwrap();
+    write(&campaign.join("campaign.json"), &plan.to_string());
+}
+
+/// Writes a file that others cannot write, whatever the umask is.
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
 }
 
 /// A campaign of a node with a scratch of its own, and its task.
@@ -130,11 +136,14 @@ fn a_task_as_root_acts_in_a_users_folder_as_that_user_and_writes_its_store_elsew
     for name in ["job.json", "state.json", "lock", "run.iopj"] {
         assert_eq!(fs::metadata(at("c/run/n1").join(name)).unwrap().uid(), USER, "{name}");
     }
-    // Who called sudo decides, whosever the folder is.
+    // Who called sudo decides, whosever the folder is, and takes no orders of others.
     let mut by_another = iopj(folder.path(), "fleet job --campaign c --node n2 --task 7_1");
     let by_another = by_another.envs([("SUDO_UID", "65530"), ("SUDO_GID", "65530")]).output().unwrap();
     let said = String::from_utf8(by_another.stderr).unwrap();
-    assert!(by_another.status.code() == Some(2) && said.contains("Permission denied"), "{said}");
+    assert!(
+        by_another.status.code() == Some(2) && said.contains("campaign.json` belongs to user 65532"),
+        "{said}"
+    );
     let left = |name: &str| fs::read_dir(at(name)).unwrap().map(|one| one.unwrap().file_name());
     assert_eq!(left("c/drives").count(), 0, "its leases have ended");
     let of_user = format!("scratch/user-{USER}");
@@ -156,17 +165,31 @@ fn a_job_as_root_writes_through_no_link_of_the_user() {
         "destroy_data": false, "allow": { "exec": false, "secrets": false, "hosts": false },
         "scratch": at("scratch"),
     });
-    fs::write(at("theirs/job.json"), job.to_string()).unwrap();
+    write(&at("theirs/job.json"), &job.to_string());
     for name in ["run.iopj", "state.json", "cancels"] {
         symlink(at(&format!("roots-{name}")), at("theirs").join(name)).unwrap();
     }
     for name in ["theirs", "theirs/job.json"] {
         chown(at(name), Some(USER), Some(USER)).unwrap();
     }
-    let started = by_root(folder.path(), "fleet job theirs --start").output().unwrap();
+    let by_user = |line: &str| {
+        let number = USER.to_string();
+        let mut command = iopj(folder.path(), line);
+        command.envs([("SUDO_UID", &number), ("SUDO_GID", &number)]);
+        command.output().unwrap()
+    };
+    let orders = by_root(folder.path(), "fleet job theirs --start").output().unwrap();
+    let said = String::from_utf8_lossy(&orders.stderr);
+    assert!(orders.status.code() == Some(2) && said.contains("root works only where others"), "{said}");
+    let started = by_user("fleet job theirs --start");
+    let said = String::from_utf8_lossy(&started.stderr);
+    assert!(!started.status.success() && said.contains("it is a symbolic link, not a file"), "{said}");
+    fs::remove_file(at("theirs/state.json")).unwrap();
+    fs::remove_file(at("theirs/cancels")).unwrap();
+    let started = by_user("fleet job theirs --start");
     assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
     until("its end", || (json(&at("theirs/state.json"))["phase"] == "ok").then_some(()));
-    let stopped = by_root(folder.path(), "fleet job theirs --stop --cancels 1").output().unwrap();
+    let stopped = by_user("fleet job theirs --stop --cancels 1");
     assert!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
     let is_roots = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("roots-");
     assert!(!fs::read_dir(folder.path()).unwrap().any(|one| is_roots(&one.unwrap().file_name())));
@@ -174,7 +197,7 @@ fn a_job_as_root_writes_through_no_link_of_the_user() {
         let found = fs::symlink_metadata(at("theirs").join(name)).unwrap();
         assert!(found.is_file() && found.uid() == USER, "{name}");
     }
-    let sent = by_root(folder.path(), "fleet store theirs/run.iopj").output().unwrap();
+    let sent = by_user("fleet store theirs/run.iopj");
     assert!(sent.stdout.starts_with(b"{\"iopj_store\":1,"), "{}", String::from_utf8_lossy(&sent.stderr));
 }
 
@@ -195,7 +218,7 @@ fn a_process_that_is_no_job_is_not_ended() {
         "process": { "pid": other.id(), "boot": boot.trim(), "start": start },
     });
     for (name, value) in [("job.json", job), ("state.json", state)] {
-        fs::write(folder.path().join(name), value.to_string()).unwrap();
+        write(&folder.path().join(name), &value.to_string());
     }
     let asked = iopj(folder.path(), "fleet job . --stop").output().unwrap();
     let said = String::from_utf8(asked.stderr).unwrap();
