@@ -4,8 +4,13 @@ use crate::log;
 use anyhow::Context;
 use iopj_report::render::html::Figures;
 use iopj_report::render::{escape, escape_json, escape_lines};
+use rustix::fs::{CWD, OFlags, RenameFlags};
+use rustix::io::Errno;
 use serde_json::json;
+use std::ffi::OsStr;
+use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -107,45 +112,68 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 /// Writes a file beside its name and renames it: there is the old one or the new one, whole. What is no
-/// regular file, such as `/dev/stdout`, is written as it is.
+/// regular file, such as `/dev/stdout`, is written as it is; a drive never is.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     write_whole(path, bytes)
         .with_context(|| format!("{} cannot be written: name another file", path.display()))
 }
 
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // `/dev/stdout` leads to a file where the shell has made one.
-    if path.starts_with("/dev") {
-        return std::fs::write(path, bytes);
+    if is_stream(path) {
+        return fs::write(path, bytes);
     }
-    let place = match std::fs::symlink_metadata(path) {
+    let place = match fs::symlink_metadata(path) {
         // A link in a folder of others could lead root anywhere.
-        Ok(found)
-            if found.is_symlink() && is_root() && std::fs::metadata(path).is_ok_and(|to| to.is_file()) =>
-        {
+        Ok(found) if found.is_symlink() && is_root() => {
             return Err(io::Error::other("it is a symbolic link, which root does not follow"));
         }
         Ok(found) if found.is_symlink() => path.canonicalize()?,
         _ => path.to_owned(),
     };
-    let before = std::fs::metadata(&place).ok();
+    let before = fs::symlink_metadata(&place).ok();
     if before.as_ref().is_some_and(|found| !found.is_file()) {
-        return std::fs::write(&place, bytes);
+        return write_special(&place, bytes);
     }
     let aside = aside(&place)?;
-    let written = std::fs::File::create_new(&aside).and_then(|mut file| {
-        if let Some(before) = &before {
-            file.set_permissions(before.permissions())?;
-        }
-        file.write_all(bytes).and_then(|()| file.sync_all())
-    });
-    written.and_then(|()| std::fs::rename(&aside, &place)).inspect_err(|_| drop(std::fs::remove_file(&aside)))
+    write_aside(&aside, before.map(|before| before.permissions()), bytes)
+        .and_then(|()| fs::rename(&aside, &place))
+        .inspect_err(|_| drop(fs::remove_file(&aside)))
+}
+
+/// True for this process's own streams, which lead to a file where the shell has made one.
+fn is_stream(path: &Path) -> bool {
+    let is_number = |name: &OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+    [Path::new("/dev/stdout"), Path::new("/dev/stderr")].contains(&path)
+        || ["/dev/fd", "/proc/self/fd"].iter().any(|of| path.parent() == Some(Path::new(of)))
+            && path.file_name().is_some_and(is_number)
+}
+
+/// Writes what is there and no file: a pipe, a terminal.
+fn write_special(place: &Path, bytes: &[u8]) -> io::Result<()> {
+    let is_drive = |found: io::Result<fs::Metadata>| found.map(|found| found.file_type().is_block_device());
+    let refused = || Err(io::Error::other("it is a drive, which only --target names"));
+    // Before it is opened, and again once nothing can come in its place.
+    if is_drive(fs::symlink_metadata(place))? {
+        return refused();
+    }
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    let mut file = fs::OpenOptions::new().write(true).custom_flags(no_link).open(place)?;
+    if is_drive(file.metadata())? {
+        return refused();
+    }
+    file.write_all(bytes)
+}
+
+fn write_aside(aside: &Path, permissions: Option<fs::Permissions>, bytes: &[u8]) -> io::Result<()> {
+    let mut file = fs::File::create_new(aside)?;
+    permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions))?;
+    file.write_all(bytes).and_then(|()| file.sync_all())
 }
 
 /// A name beside a file that nobody can guess.
 fn aside(path: &Path) -> io::Result<PathBuf> {
     let mut random = [0; 8];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+    fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".new{:016x}", u64::from_ne_bytes(random)));
     Ok(name.into())
@@ -171,17 +199,37 @@ pub(crate) fn write_for(option: &str, path: &Path, bytes: &[u8]) -> anyhow::Resu
         .with_context(|| format!("{option}: {} cannot be written: name another place", path.display()))
 }
 
-/// Writes a file that must not exist yet, for the option that names it, and says so.
+/// Writes a file that must not exist yet, for the option that names it: it is there whole, or not at all.
 pub(crate) fn write_new(option: &str, path: &Path, text: &str) -> anyhow::Result<()> {
-    let name = path.display();
-    let refused = || format!("{option}: {name} cannot be written: name a file that does not exist");
-    let mut file = std::fs::File::create_new(path).with_context(refused)?;
-    file.write_all(text.as_bytes()).with_context(refused)
+    let written = || {
+        let aside = aside(path)?;
+        write_aside(&aside, None, text.as_bytes())
+            .and_then(|()| rename_to_new(&aside, path))
+            .inspect_err(|_| drop(fs::remove_file(&aside)))
+    };
+    written().map_err(|error: io::Error| {
+        let name = path.display();
+        let remedy = match error.kind() {
+            io::ErrorKind::AlreadyExists => "name a file that does not exist".to_owned(),
+            _ => format!("{error}: name another place"),
+        };
+        anyhow::anyhow!("{option}: {name} cannot be written: {remedy}")
+    })
+}
+
+/// Gives a file a name that nothing has.
+fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Not every file system knows this.
+        Err(Errno::INVAL | Errno::NOSYS) if fs::symlink_metadata(to).is_err() => fs::rename(from, to),
+        Err(Errno::INVAL | Errno::NOSYS) => Err(io::ErrorKind::AlreadyExists.into()),
+        renamed => Ok(renamed?),
+    }
 }
 
 /// Writes every figure into a folder, as SVG in light and dark and as PDF.
 pub(crate) fn write_figures(folder: &Path, figures: &Figures) -> anyhow::Result<()> {
-    std::fs::create_dir_all(folder)
+    fs::create_dir_all(folder)
         .with_context(|| format!("the folder {} cannot be made: name another one", folder.display()))?;
     for (name, svg) in figures.svg().into_iter().chain(figures.dark_svg()) {
         write(&folder.join(name), svg.as_bytes())?;
@@ -238,6 +286,48 @@ mod tests {
             safe.flush().unwrap();
             assert!(safe.out == whole(&text).into_bytes());
         }
+    }
+
+    /// A page overwrote a disk that a link led to, or a file, where its own name began with `/dev`.
+    #[test]
+    fn an_output_goes_to_a_file_a_pipe_or_a_terminal_and_through_no_link_of_roots() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("victim"), "old").unwrap();
+        std::os::unix::fs::symlink(at("victim"), at("link")).unwrap();
+        let up = "../".repeat(folder.path().components().count() + 1);
+        for name in [at("link"), Path::new("/dev").join(format!("{up}{}", at("link").display()))] {
+            assert_eq!(write_whole(&name, b"new").is_ok(), !is_root(), "{}", name.display());
+        }
+        assert_eq!(fs::read(at("victim")).unwrap(), if is_root() { b"old" } else { b"new" });
+        for stream in ["/dev/stdout", "/dev/stderr", "/dev/fd/63", "/proc/self/fd/1"] {
+            assert!(is_stream(Path::new(stream)));
+        }
+        for other in ["/dev/shm/x", "/dev/fd/../sda", "/dev/fd/sda", "/dev/stdout/x", "/dev/sda", "x"] {
+            assert!(!is_stream(Path::new(other)));
+        }
+        write_whole(Path::new("/dev/null"), b"x").unwrap();
+        let drives = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+        for drive in drives.map(|drive| Path::new("/dev").join(drive.file_name())).filter(|one| one.exists())
+        {
+            // Opened for nothing but this test's word, and not at all: it says so before.
+            let error = write_special(&drive, b"").unwrap_err().to_string();
+            assert!(error.contains("it is a drive"), "{error}");
+        }
+    }
+
+    /// A full disk left an empty file, and then the remedy was another name.
+    #[test]
+    fn a_new_file_is_whole_or_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        write_new("-o", &at("new"), "text").unwrap();
+        let again = write_new("-o", &at("new"), "other").unwrap_err().to_string();
+        assert_eq!(again.rsplit_once(": ").map(|(_, last)| last), Some("name a file that does not exist"));
+        assert_eq!(fs::read_to_string(at("new")).unwrap(), "text");
+        let lost = write_new("-o", &at("none/new"), "text").unwrap_err().to_string();
+        assert!(lost.contains("No such file or directory") && lost.ends_with("name another place"), "{lost}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     /// The message about a missing program once ended in "No such file or directory" twice.

@@ -2,6 +2,7 @@
 
 use crate::args::Cli;
 use crate::meta::EXAMPLES;
+use crate::output::write_whole;
 use anyhow::Context;
 use clap::{Arg, Command, CommandFactory};
 use iopj_report::analysis::metric::Metric;
@@ -19,8 +20,9 @@ pub(crate) fn reference(folder: &Path) -> anyhow::Result<ExitCode> {
     let commands = visible(&command).map(|one| (one.get_name(), page(one)));
     let mut pages = whole.into_iter().map(|(name, text)| (format!("{name}.md"), text)).collect::<Vec<_>>();
     pages.extend(commands.map(|(name, text)| (format!("iopj-{name}.md"), text)));
+    let write = |(name, text): &(String, String)| write_whole(&folder.join(name), text.as_bytes());
     std::fs::create_dir_all(folder)
-        .and_then(|()| pages.iter().try_for_each(|(name, text)| std::fs::write(folder.join(name), text)))
+        .and_then(|()| pages.iter().try_for_each(write))
         .with_context(|| format!("the reference cannot be written into {}", folder.display()))?;
     Ok(ExitCode::SUCCESS)
 }
