@@ -2,6 +2,8 @@
 //! a regular file, and is opened without blocking.
 
 use crate::units::format_bytes;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Error, ErrorKind, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -45,7 +47,28 @@ pub fn read_whole(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     if !found.file_type().is_fifo() {
         return read_regular(path, most);
     }
-    read_at_most(File::open(path)?, most)
+    let pipe = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    read_at_most(Pipe(pipe), most)
+}
+
+/// A pipe, of which a signal ends the wait for a writer, and for what it writes.
+struct Pipe(File);
+
+impl Read for Pipe {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
+        loop {
+            // A signal that is handled ends it, and never starts it again (signal(7)).
+            let waited = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None);
+            if waited == Err(Errno::INTR) {
+                return Err(Error::other("a signal ended the wait for what another program writes into it"));
+            }
+            waited?;
+            match self.0.read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+        }
+    }
 }
 
 /// The same for a text.
@@ -67,7 +90,7 @@ fn regular(found: &fs::Metadata) -> Result<(), Error> {
     Err(Error::new(ErrorKind::InvalidInput, format!("it is a {what}, not a file")))
 }
 
-fn read_at_most(file: File, most: u64) -> Result<Vec<u8>, Error> {
+fn read_at_most(file: impl Read, most: u64) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
@@ -117,5 +140,30 @@ mod tests {
         let writer = std::thread::spawn(move || fs::write(named, "x").unwrap());
         assert_eq!(read_whole(&pipe, 8).unwrap(), b"x");
         writer.join().unwrap();
+    }
+
+    /// The first signal did nothing: the opening began anew.
+    #[test]
+    fn a_signal_ends_the_wait_for_a_pipe_that_nobody_writes() {
+        extern "C" fn nothing(_: libc::c_int) {}
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        // SAFETY: the handler does nothing, and no other test of this crate uses the signal.
+        unsafe { libc::signal(libc::SIGUSR2, nothing as *const () as libc::sighandler_t) };
+        // SAFETY: it takes nothing.
+        let this = unsafe { libc::pthread_self() };
+        let (sender, done) = std::sync::mpsc::channel::<()>();
+        let signals = std::thread::spawn(move || {
+            let pause = std::time::Duration::from_millis(5);
+            while done.recv_timeout(pause) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                // SAFETY: the thread waits for this one at its end.
+                unsafe { libc::pthread_kill(this, libc::SIGUSR2) };
+            }
+        });
+        let error = read_whole(&pipe, 8).unwrap_err().to_string();
+        drop(sender);
+        signals.join().unwrap();
+        assert!(error.starts_with("a signal ended the wait"), "{error}");
     }
 }

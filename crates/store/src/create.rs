@@ -35,6 +35,11 @@ pub(crate) fn filled(
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::NoRoom(path.to_owned()),
         _ => StoreError::NotMade { path: path.to_owned(), error },
     };
+    if let Some(beside) = file::beside(path).into_iter().find(|beside| beside.symlink_metadata().is_ok())
+        && path.symlink_metadata().is_err()
+    {
+        return Err(StoreError::Left { path: path.to_owned(), beside });
+    }
     let sqlite = |error| StoreError::of_sqlite(path, None, error);
     // Built in memory and named when it is whole: a crash leaves no partial store.
     let mut connection = Connection::open_in_memory().map_err(sqlite)?;

@@ -19,6 +19,15 @@ pub enum StoreError {
     /// The file is not a store.
     #[error("`{path}` is not an iopj store: {reason}; name one that `iopj run` has written")]
     NotAStore { path: PathBuf, reason: String },
+    /// What stands where SQLite keeps its log is no file.
+    #[error("`{}` cannot be used with `{}` beside it, which is no file: remove that", .path.display(), .beside.display())]
+    Beside { path: PathBuf, beside: PathBuf },
+    /// What another store has left is where the log of a new one would be.
+    #[error(
+        "`{}` is of another store, of which it may hold trials: move it away, or name another file than `{}` \
+         with --store", .beside.display(), .path.display()
+    )]
+    Left { path: PathBuf, beside: PathBuf },
     /// The store is of a program that was watched: it holds no study.
     #[error(
         "`{0}` holds what `iopj watch` saw of a program, no study: show it with `iopj report {0}`, or name a \

@@ -3,6 +3,7 @@
 
 use crate::error::StoreError;
 use crate::{file, schema};
+use iopj_core::files::open_regular;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
@@ -95,47 +96,39 @@ fn immutable_uri(path: &Path) -> String {
     format!("file:{}?immutable=1", path.as_os_str().as_bytes().iter().map(byte).collect::<String>())
 }
 
+/// Opens a store's file without waiting, and refuses it where it is none, or where something else stands
+/// where SQLite looks for its log: it would be waited for, or followed.
 pub(crate) fn check_header(path: &Path) -> Result<(), StoreError> {
     const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-    let mut file = File::open(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => StoreError::Missing(path.to_owned()),
-        _ => StoreError::Io { path: path.to_owned(), error },
-    })?;
+    let mut file = open_file(path)?;
     let mut header = [0u8; 16];
-    match file.read_exact(&mut header) {
-        Ok(()) if &header == MAGIC => Ok(()),
-        _ => {
-            let reason = "it is not an SQLite file".to_owned();
-            Err(StoreError::NotAStore { path: path.to_owned(), reason })
+    if file.read_exact(&mut header).is_err() || &header != MAGIC {
+        let reason = "it is not an SQLite file".to_owned();
+        return Err(StoreError::NotAStore { path: path.to_owned(), reason });
+    }
+    for beside in file::beside(path) {
+        if beside.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+            return Err(StoreError::Beside { path: path.to_owned(), beside });
         }
     }
+    Ok(())
+}
+
+fn open_file(path: &Path) -> Result<File, StoreError> {
+    open_regular(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => StoreError::Missing(path.to_owned()),
+        ErrorKind::InvalidInput => StoreError::NotAStore { path: path.to_owned(), reason: error.to_string() },
+        _ => StoreError::Io { path: path.to_owned(), error },
+    })
 }
 
 /// Locks a store for this process, without waiting. The lock goes with the descriptor, even if the process is
 /// killed.
 pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
-    let io = |error| StoreError::Io { path: path.to_owned(), error };
-    let file = File::open(path).map_err(io)?;
+    let file = open_file(path)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked(path.to_owned())),
-        Err(TryLockError::Error(error)) => Err(io(error)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The copy was tried for ever.
-    #[test]
-    fn a_copy_of_a_store_that_another_program_has_locked_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t.iopj");
-        let (locked, reader) = (Connection::open(&path).unwrap(), Connection::open(&path).unwrap());
-        reader.busy_timeout(Duration::ZERO).unwrap();
-        locked.execute_batch("CREATE TABLE t (a); BEGIN EXCLUSIVE").unwrap();
-        let error = StoreError::of_sqlite(&path, None, copy_forward(&reader, 2).unwrap_err());
-        assert!(matches!(error, StoreError::Busy(_)), "{error}");
+        Err(TryLockError::Error(error)) => Err(StoreError::Io { path: path.to_owned(), error }),
     }
 }

@@ -83,6 +83,10 @@ impl Store {
             let reason = "it is an SQLite file of another program".to_owned();
             return Err(StoreError::NotAStore { path: path.to_owned(), reason });
         }
+        if version < 1 {
+            let reason = format!("its schema has the number {version}, so it is damaged");
+            return Err(StoreError::NotAStore { path: path.to_owned(), reason });
+        }
         if version > schema::VERSION {
             return Err(StoreError::Newer { path: path.to_owned(), found: version, known: schema::VERSION });
         }

@@ -82,9 +82,13 @@ fn text(columns: &[Column]) -> String {
         let cells = cells.iter().map(|cell| escape(cell));
         let cells: Vec<String> = std::iter::once(heading.clone()).chain(cells).collect();
         let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
-        let pad = |cell: &String| match align {
-            Align::Left | Align::LeftWhole => format!(" {cell:<width$} "),
-            Align::Right => format!(" {cell:>width$} "),
+        // A format's width ends at 65,535, and what a store calls a setting may be longer.
+        let pad = |cell: &String| {
+            let room = " ".repeat(width - cell.chars().count());
+            match align {
+                Align::Left | Align::LeftWhole => format!(" {cell}{room} "),
+                Align::Right => format!(" {room}{cell} "),
+            }
         };
         cells.iter().map(pad).collect()
     };
@@ -140,5 +144,15 @@ mod tests {
         let rows = [("a\u{1b}[31m", "5"), ("libaio", "12,345")];
         let table = Table::of(&rows).left("path", |row| row.0.into()).right("IOPS", |row| row.1.into());
         assert_eq!(table.text(), "  path           IOPS\n  a\\u{1b}[31m       5\n  libaio       12,345\n");
+    }
+
+    /// Such a setting of a store ended the program.
+    #[test]
+    fn a_cell_may_be_longer_than_a_format_is_wide() {
+        let rows = [("x".repeat(70_000), "5"), ("y".to_owned(), "6")];
+        let table = Table::of(&rows).left("a", |row| row.0.clone()).right("b", |row| row.1.into());
+        let text = table.text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.len() == 3 && lines.iter().all(|line| line.len() == 2 + 70_000 + 2 + 1), "{text:.40}");
     }
 }

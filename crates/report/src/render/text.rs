@@ -8,9 +8,10 @@ use std::fmt::Write as _;
 /// Characters in a line of running text.
 pub const WIDTH: usize = 120;
 
-/// Lines of at most `width` characters, broken at spaces and each preceded by `indent`.
+/// Lines of at most `width` characters, broken at spaces and each preceded by `indent`. A name that brings an
+/// end of line along begins none.
 pub fn wrap(text: &str, width: usize, indent: &str) -> String {
-    let mut lines: Vec<String> = Vec::new();
+    let (text, mut lines) = (escape(text), Vec::<String>::new());
     for word in text.split(' ') {
         match lines.last_mut() {
             Some(line) if indent.len() + line.chars().count() + 1 + word.chars().count() <= width => {
@@ -103,9 +104,9 @@ pub(super) fn letter(at: usize) -> String {
     if at < 26 { letter.to_string() } else { format!("{letter}{}", at / 26) }
 }
 
-/// Settings as they follow a path's name: each ` name=value`.
+/// Settings as they follow a path's name: each ` name=value`, in one line.
 pub(super) fn settings<'a>(settings: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
-    settings.into_iter().map(|(name, value)| format!(" {name}={value}")).collect()
+    settings.into_iter().map(|(name, value)| format!(" {}={}", escape(name), escape(value))).collect()
 }
 
 /// A path with its settings, and its generator if that is fio.
@@ -133,6 +134,15 @@ pub(super) fn short_name(path: &IoPath) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A setting of a store began a line of its own, which looked like a decision.
+    #[test]
+    fn no_name_begins_a_line() {
+        let forged = ("scheduler".to_owned(), "none\n\nDecision\r\n  Take evil".to_owned());
+        let name = settings([(&forged.0, &forged.1)]);
+        assert_eq!(name, " scheduler=none\\n\\nDecision\\r\\n  Take evil");
+        assert_eq!(wrap("a\nb c", 9, "  "), "  a\\nb c\n");
+    }
 
     #[test]
     fn short_names_keep_what_is_unusual() {
