@@ -13,6 +13,7 @@ use super::winner::{Axis, AxisValue, Decision, MapCell, RankedPath, WinnerMap, W
 use super::without_unsteady::{CellDecision, MapWithoutUnsteady, maps_without_unsteady};
 use iopj_core::{IoPath, Spinner, Workload};
 use iopj_store::{EnergySource, Measurement, Outcome, StudyRecord, Trial};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Of paths among which nothing is decided, one that takes this many times the CPU of another is named.
 const MUCH_CPU: f64 = 1.5;
@@ -139,16 +140,15 @@ pub fn choices(study: &StudyRecord, trials: &[Trial], admission: Admission) -> C
         (first, vec![by(Metric::LatencyP99), by(Metric::IosPerJoule)])
     };
     let groups = grouped(trials.iter().map(|trial| (TrialSetup::of(trial), trial)));
+    let others: Vec<HashMap<TrialSetup, Standing>> = others.into_iter().map(by_setup).collect();
+    let by_group: HashMap<&TrialSetup, &Vec<&Trial>> = groups.iter().map(|(key, all)| (key, all)).collect();
     let of = |(setup, first): (TrialSetup, Standing)| {
-        let same = |all: &Vec<(TrialSetup, Standing)>| {
-            all.iter().find(|(other, _)| *other == setup).map(|(_, standing)| standing.clone())
-        };
-        let own = groups.iter().find(|(other, _)| *other == setup).into_iter();
-        let own = own.flat_map(|(_, trials)| trials);
+        let own = by_group.get(&setup).into_iter().flat_map(|trials| trials.iter());
         let own: Vec<Competing<'_>> = own
             .filter_map(|trial| Some((trial.path, trial.replicate, admission.admit(trial).ok()?)))
             .collect();
-        let others = others.iter().filter_map(same).filter(|other| says_more(&first, other)).collect();
+        let same = others.iter().filter_map(|of| of.get(&setup).cloned());
+        let others = same.filter(|other| says_more(&first, other)).collect();
         Choice {
             latency_ns: latency_ns(&first, &own).filter(|_| study.emulated.is_none()),
             others,
@@ -163,13 +163,20 @@ pub fn choices(study: &StudyRecord, trials: &[Trial], admission: Admission) -> C
         let Workload { rw, bs, numjobs, iodepth, open, .. } = one.setup.workload;
         (rw, bs, numjobs, iodepth, open.map(|open| open.rate_iops))
     });
+    let chosen: HashSet<&TrialSetup> = all.iter().map(|choice| &choice.setup).collect();
     let is_uncounted = |(setup, trials): &&(TrialSetup, Vec<&Trial>)| {
         let competes = |trial: &&Trial| !trial.path.is_baseline() && admission.admit(trial).is_ok();
         let competes = trials.iter().any(competes);
-        competes && !all.iter().any(|choice| choice.setup == *setup)
+        competes && !chosen.contains(setup)
     };
     let uncounted = groups.iter().filter(is_uncounted).count();
     Choices { all, out: out(&groups, admission), setups: groups.len(), uncounted }
+}
+
+/// The first answer of each workload.
+fn by_setup(all: Vec<(TrialSetup, Standing)>) -> HashMap<TrialSetup, Standing> {
+    // Of equal keys the last one stays.
+    all.into_iter().rev().collect()
 }
 
 /// A trial that competes: its path, its replicate, and what it measured.
@@ -187,12 +194,14 @@ fn standings(
     let tolerance = question.tolerance;
     let of = |(map, apart): (WinnerMap, Option<MapWithoutUnsteady>)| {
         let WinnerMap { workload, settings, generator, source, figure, cells, .. } = map;
+        let redecided = apart.into_iter().flat_map(|apart| apart.cells);
+        let mut redecided: BTreeMap<(AxisValue, AxisValue), CellDecision> =
+            redecided.map(|one| (one.at, one.without)).collect();
         let standing = move |(at, cell): ((AxisValue, AxisValue), MapCell)| {
+            let without_unsteady = redecided.remove(&at);
             let (AxisValue::Count(numjobs), AxisValue::Count(iodepth)) = at else { return None };
             let workload = Workload { iodepth, numjobs, ..workload.clone() };
             let setup = TrialSetup { workload, settings: settings.clone(), generator };
-            let mut redecided = apart.iter().flat_map(|apart| &apart.cells);
-            let without_unsteady = redecided.find(|one| one.at == at).map(|one| one.without.clone());
             let (source, figure) = (source.clone(), figure.clone());
             Some((setup, Standing { metric, source, figure, tolerance, cell, without_unsteady }))
         };

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What all cells of one table share besides the path and the axis of the table.
-#[derive(Clone, Debug, PartialEq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct TrialSetup {
     /// The workload; the table's axis has the value of the table's first cell.
     pub workload: Workload,

@@ -8,6 +8,7 @@ use super::answer::Open;
 pub use super::axis::{Axis, AxisValue, UnknownAxis};
 use super::contrast::{Contrast, Sample, TOLERANCE, TestPlan, in_blocks, tolerance_of};
 use super::figure::FigureName;
+use super::grouping::grouped;
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, Summary, holm_over_tested, summarize};
 use iopj_core::{IoPath, Workload};
@@ -359,24 +360,32 @@ pub(super) fn maps_by(
     question: &WinnerQuestion,
     source: Option<&EnergySource>,
 ) -> Vec<WinnerMap> {
-    let mut maps: Vec<(WinnerMap, ByPlace<Gathered>)> = Vec::new();
     let figure = FigureName::of(trials);
-    for trial in trials {
-        let place = maps.iter().position(|(map, _)| map.has(trial)).unwrap_or_else(|| {
-            let mut workload = trial.workload.clone();
-            question.x.clear(&mut workload);
-            question.y.clear(&mut workload);
-            let (settings, generator) = (trial.settings.clone(), trial.generator);
-            let (question, source) = (*question, source.cloned());
-            let figure = figure.clone();
-            let map =
-                WinnerMap { question, workload, settings, generator, source, figure, cells: BTreeMap::new() };
-            maps.push((map, BTreeMap::new()));
-            maps.len() - 1
-        });
-        let at = (question.y.value(&trial.workload), question.x.value(&trial.workload));
-        gather(maps[place].1.entry(at).or_default(), trial, question, source);
-    }
+    let keyed = trials.iter().map(|trial| {
+        let mut workload = trial.workload.clone();
+        question.x.clear(&mut workload);
+        question.y.clear(&mut workload);
+        ((workload, &trial.settings, trial.generator), trial)
+    });
+    let of_map = |((workload, settings, generator), trials): (_, Vec<&Trial>)| {
+        let (source_of_map, figure) = (source.cloned(), figure.clone());
+        let map = WinnerMap {
+            question: *question,
+            workload,
+            settings: BTreeMap::clone(settings),
+            generator,
+            source: source_of_map,
+            figure,
+            cells: BTreeMap::new(),
+        };
+        let mut cells = ByPlace::<Gathered>::new();
+        for trial in trials {
+            let at = (question.y.value(&trial.workload), question.x.value(&trial.workload));
+            gather(cells.entry(at).or_default(), trial, question, source);
+        }
+        (map, cells)
+    };
+    let maps: Vec<(WinnerMap, ByPlace<Gathered>)> = grouped(keyed).into_iter().map(of_map).collect();
     // The family is every cell that has two paths, on any map, so another choice of axes does not change it.
     let family =
         maps.iter().flat_map(|(_, cells)| cells.values()).filter(|cell| cell.samples.len() > 1).count();

@@ -2,20 +2,36 @@
 
 use super::text::settings;
 use crate::analysis::choice::{Choice, Choices};
-use crate::analysis::grouping::{TrialSetup, ascending, list, unique};
+use crate::analysis::grouping::{TrialSetup, ascending, list};
 use crate::analysis::winner::{Axis, AxisValue};
 use iopj_core::format_duration;
 use iopj_store::Generator;
+use std::collections::BTreeMap;
 
 /// Workloads as they are named: with what varies between them.
 pub(super) struct Titles {
-    setups: Vec<TrialSetup>,
     all: usize,
+    length_varies: bool,
+    ramp_time_varies: bool,
+    cpus_vary: bool,
+    generator_varies: bool,
+    /// The settings that all of them have alike.
+    common: BTreeMap<String, String>,
 }
 
 impl Titles {
     pub(super) fn of(found: &Choices) -> Titles {
-        Titles { setups: found.all.iter().map(|one| one.setup.clone()).collect(), all: found.setups }
+        let all = || found.all.iter().map(|one| &one.setup);
+        let mut common = all().next().map_or_else(BTreeMap::new, |setup| setup.settings.clone());
+        all().for_each(|setup| common.retain(|name, value| setup.settings.get(name) == Some(value)));
+        Titles {
+            all: found.setups,
+            length_varies: varies(all().map(|one| one.workload.length)),
+            ramp_time_varies: varies(all().map(|one| one.workload.ramp_time)),
+            cpus_vary: varies(all().map(|one| &one.workload.cpus_allowed)),
+            generator_varies: varies(all().map(|one| one.generator)),
+            common,
+        }
     }
 
     /// The workloads of a group. Those that are all combinations of some values are named once, with these.
@@ -59,23 +75,25 @@ impl Titles {
 
     fn title(&self, setup: &TrialSetup) -> String {
         let TrialSetup { workload, settings: own, generator } = setup;
-        let differs = |of: fn(&TrialSetup) -> String| unique(self.setups.iter().map(of)).len() > 1;
         let mut title = workload.title();
-        if differs(|one| one.workload.length_text()) {
+        if self.length_varies {
             title += &format!(", {}", workload.length_text());
         }
-        if differs(|one| format_duration(one.workload.ramp_time)) {
+        if self.ramp_time_varies {
             title += &format!(", ramp_time {}", format_duration(workload.ramp_time));
         }
-        if differs(|one| format!("{:?}", one.workload.cpus_allowed)) {
+        if self.cpus_vary {
             title += &format!(", cpus_allowed {:?}", workload.cpus_allowed);
         }
-        if *generator == Generator::Fio || differs(|one| one.generator.as_str().to_owned()) {
+        if *generator == Generator::Fio || self.generator_varies {
             title += &format!(" ({})", generator.as_str());
         }
-        let varies = |(name, value): &(&String, &String)| {
-            self.setups.iter().any(|other| other.settings.get(*name) != Some(*value))
-        };
-        title + &settings(own.iter().filter(varies))
+        title + &settings(own.iter().filter(|(name, value)| self.common.get(*name) != Some(*value)))
     }
+}
+
+/// True if there are two that are not equal.
+fn varies<T: PartialEq>(mut all: impl Iterator<Item = T>) -> bool {
+    let first = all.next();
+    all.any(|one| Some(&one) != first.as_ref())
 }

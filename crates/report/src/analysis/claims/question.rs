@@ -8,6 +8,7 @@ use super::parts::{DerivedFigures, MostCells, SomeWorkload};
 use super::{Answer, Part};
 use crate::analysis::admission::BarredCounts;
 use crate::analysis::stats::holm;
+use std::collections::HashSet;
 
 /// One part of a claim.
 pub(super) enum Question<'a> {
@@ -165,15 +166,14 @@ fn corrected(questions: &[Labelled<'_>], replicates: usize) -> Vec<(Vec<Test>, u
 pub(super) fn parts(questions: Vec<Labelled<'_>>, replicates: usize) -> (Vec<Part>, BarredCounts, bool) {
     let tests = corrected(&questions, replicates);
     let (mut left_out, mut marked) = (BarredCounts::default(), false);
-    let mut counted: Vec<(String, String, Shape)> = Vec::new();
+    let mut counted = HashSet::<(String, String, Shape)>::new();
     let mut parts = Vec::new();
     for ((label, question), (tested, family)) in questions.into_iter().zip(tests) {
         for cell in question.cells().into_iter().filter(|_| !question.is_apart()) {
             let key = (label.clone(), cell.full_name.clone(), cell.shape);
-            if !counted.contains(&key) {
+            if counted.insert(key) {
                 left_out += cell.left_out;
                 marked |= cell.verified.iter().any(|one| cell.machine.admission.is_marked(one));
-                counted.push(key);
             }
         }
         let Some(mut part) = part(question, tested, (replicates, family)) else { continue };

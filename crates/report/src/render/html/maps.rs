@@ -153,8 +153,9 @@ fn figure(
     Some(Figure { wide, note, ..Figure::new(caption, map::draw(&drawing), table.data())? })
 }
 
+/// The place of a value among all, ascending.
 fn position(values: &[AxisValue], value: AxisValue) -> usize {
-    values.iter().position(|one| *one == value).unwrap_or_default()
+    values.binary_search(&value).unwrap_or_default()
 }
 
 /// A cell as drawn. One that is decided differently without the unsteady trials is marked, and its tooltip

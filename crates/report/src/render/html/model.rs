@@ -65,6 +65,34 @@ pub(super) struct Model<'a> {
     pub(super) advice: Option<Advice>,
     /// What the program calls its figure, if one did the I/O.
     pub(super) figure: Option<FigureName>,
+    places: Places<'a>,
+}
+
+/// Where what a trial belongs to is: to look at all for each trial would take the square of their number.
+#[derive(Default)]
+struct Places<'a> {
+    series: HashMap<(IoPath, Generator), BTreeMap<BTreeMap<String, String>, usize>>,
+    workloads: HashMap<&'a Workload, usize>,
+    /// The cells of each workload.
+    cells: Vec<Vec<usize>>,
+    /// The workloads are of several lengths.
+    lengths_differ: bool,
+}
+
+impl<'a> Places<'a> {
+    fn of(all: &[Series], workloads: &[&'a Workload]) -> Places<'a> {
+        let mut places = Places {
+            workloads: workloads.iter().enumerate().map(|(place, workload)| (*workload, place)).collect(),
+            cells: vec![Vec::new(); workloads.len()],
+            lengths_differ: workloads.windows(2).any(|two| two[0].length != two[1].length),
+            ..Places::default()
+        };
+        for (place, one) in all.iter().enumerate() {
+            let like = places.series.entry((one.path, one.generator)).or_default();
+            like.entry(one.settings.clone()).or_insert(place);
+        }
+        places
+    }
 }
 
 /// The metrics that have a figure of their own if the store has them; times only where they mean something.
@@ -111,9 +139,11 @@ impl<'a> Model<'a> {
     ) -> Model<'a> {
         let question = question.into();
         let admission = question.admission;
+        let (series, workloads) = (series(trials), workloads(trials));
         let mut model = Model {
-            series: series(trials),
-            workloads: workloads(trials),
+            places: Places::of(&series, &workloads),
+            series,
+            workloads,
             cells: Vec::new(),
             trials,
             study,
@@ -138,6 +168,9 @@ impl<'a> Model<'a> {
             model.cells[place].add(trial, admission);
         }
         model.cells.sort_by_key(|cell| (cell.series, cell.workload));
+        for (place, cell) in model.cells.iter().enumerate() {
+            model.places.cells[cell.workload].push(place);
+        }
         model
     }
 
@@ -193,17 +226,16 @@ impl<'a> Model<'a> {
         generator: Generator,
         settings: &BTreeMap<String, String>,
     ) -> Option<usize> {
-        let same = |one: &Series| one.path == path && one.generator == generator && one.settings == *settings;
-        self.series.iter().position(same)
+        self.places.series.get(&(path, generator))?.get(settings).copied()
     }
 
     pub(super) fn workload_of(&self, workload: &Workload) -> Option<usize> {
-        self.workloads.iter().position(|one| *one == workload)
+        self.places.workloads.get(workload).copied()
     }
 
     /// The cells of a workload in the order of the series.
     pub(super) fn cells_of(&self, workload: usize) -> impl Iterator<Item = &SeriesCell<'a>> {
-        self.cells.iter().filter(move |cell| cell.workload == workload)
+        self.places.cells.get(workload).into_iter().flatten().map(|place| &self.cells[*place])
     }
 
     /// The name of a workload in this study, without the axes along which a figure runs.
@@ -217,7 +249,8 @@ impl<'a> Model<'a> {
             };
             title = title.replacen(&part, if *axis == Axis::Bs { " " } else { "" }, 1);
         }
-        if self.workloads.iter().any(|other| other.length != workload.length) {
+        let is_other = |first: &&Workload| first.length != workload.length;
+        if self.places.lengths_differ || self.workloads.first().is_some_and(is_other) {
             title += &format!(", {}", workload.length_text());
         }
         title
@@ -272,17 +305,17 @@ fn workloads(trials: &[Trial]) -> Vec<&Workload> {
 pub(super) fn series(trials: &[Trial]) -> Vec<Series> {
     let mut keys = unique(trials.iter().map(|trial| (trial.path, trial.generator, &trial.settings)));
     keys.sort();
-    let paths: Vec<IoPath> = keys.iter().map(|(path, ..)| *path).collect();
+    let paths = unique(keys.iter().map(|(path, ..)| *path));
     let several_generators = keys.iter().any(|(_, generator, _)| *generator != keys[0].1);
-    let shared =
-        |name: &String, value: &String| keys.iter().all(|(.., other)| other.get(name) == Some(value));
+    let mut shared = keys.first().map_or_else(BTreeMap::new, |(.., settings)| BTreeMap::clone(settings));
+    keys.iter().for_each(|(.., other)| shared.retain(|name, value| other.get(name) == Some(value)));
     keys.iter()
         .map(|(path, generator, settings)| {
             let mut suffix = String::new();
             if several_generators || *generator == Generator::Fio {
                 suffix += &format!(" ({})", generator.as_str());
             }
-            for (name, value) in settings.iter().filter(|(name, value)| !shared(name, value)) {
+            for (name, value) in settings.iter().filter(|(name, value)| shared.get(*name) != Some(*value)) {
                 suffix += &format!(" {name}={value}");
             }
             Series {

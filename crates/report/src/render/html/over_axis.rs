@@ -10,6 +10,7 @@ use crate::analysis::stats::Summary;
 use crate::analysis::winner::{Axis, AxisValue};
 use crate::render::table::Table;
 use iopj_core::Workload;
+use std::collections::BTreeMap;
 
 /// An axis with numeric values, its title, and the value of a workload.
 pub(super) type NumberAxis = (Axis, &'static str, fn(&Workload) -> u32);
@@ -86,12 +87,10 @@ fn figure(
         run.iter().map(|index| (number(*index), axis.value(model.workloads[*index]))).collect();
     values.dedup();
     let at = |cell: &SeriesCell<'_>| axis.value(model.workloads[cell.workload]);
-    let cells: Vec<(&SeriesCell<'_>, Summary)> = model
-        .cells
-        .iter()
-        .filter(|cell| run.contains(&cell.workload))
-        .filter_map(|cell| Some((cell, model.summary(cell, metric)?)))
-        .collect();
+    let mut of_run: Vec<&SeriesCell<'_>> = run.iter().flat_map(|index| model.cells_of(*index)).collect();
+    of_run.sort_by_key(|cell| (cell.series, cell.workload));
+    let cells: Vec<(&SeriesCell<'_>, Summary)> =
+        of_run.into_iter().filter_map(|cell| Some((cell, model.summary(cell, metric)?))).collect();
     cells.first()?;
     // Cells are in the order of their series.
     let paths: Vec<&[_]> = cells.chunk_by(|(a, _), (b, _)| a.series == b.series).collect();
@@ -120,14 +119,20 @@ fn figure(
         .left("path", |cells| model.series[cells[0].0.series].name.clone())
         .left("trials", |cells| sum(&mut cells.iter().map(|(_, summary)| summary.n)))
         .left("verified", |cells| sum(&mut cells.iter().map(|(cell, _)| cell.verified)));
+    let mut by_place = BTreeMap::<(usize, AxisValue), &Summary>::new();
+    for (cell, summary) in &cells {
+        by_place.entry((cell.series, at(cell))).or_insert(summary);
+    }
+    let any_interval = cells.iter().any(|(_, summary)| summary.interval.is_some());
     for (_, value) in values {
+        let by_place = &by_place;
         let of = move |cells: &&[(&SeriesCell<'_>, Summary)], figure: fn(&Summary) -> Option<f64>| {
-            let summary = cells.iter().find(|(cell, _)| at(cell) == value).map(|(_, summary)| summary);
+            let summary = by_place.get(&(cells[0].0.series, value)).copied();
             summary.and_then(figure).map_or(String::new(), exact)
         };
         let heading = format!("{} {value}", axis.as_str());
         table = table.left(heading, move |cells| of(cells, |summary| Some(summary.mean)));
-        if cells.iter().any(|(_, summary)| summary.interval.is_some()) {
+        if any_interval {
             table = table.left("\u{b1} 95 %", move |cells| of(cells, half));
         }
     }

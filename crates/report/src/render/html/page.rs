@@ -198,14 +198,14 @@ fn reason_for(word: &str, admission: Admission, outcome: &Outcome) -> Option<Str
 /// Paths with trials that are refuted, unproven, disturbed, starved or failed, each with one reason.
 fn doubtful(model: &Model<'_>) -> String {
     let mut items = String::new();
+    let mut by_series = vec![Vec::new(); model.series.len()];
+    for trial in model.trials {
+        model.series_of(trial).into_iter().for_each(|index| by_series[index].push(trial));
+    }
     for word in ["refuted", "failed", "unproven", "disturbed", "starved"] {
-        for (index, series) in model.series.iter().enumerate() {
-            let reasons: Vec<String> = model
-                .trials
-                .iter()
-                .filter(|trial| model.series_of(trial) == Some(index))
-                .filter_map(|trial| reason_for(word, model.admission, &trial.outcome))
-                .collect();
+        for (series, trials) in model.series.iter().zip(&by_series) {
+            let reasons = trials.iter().map(|trial| reason_for(word, model.admission, &trial.outcome));
+            let reasons: Vec<String> = reasons.flatten().collect();
             let Some(reason) = reasons.first() else { continue };
             let more = if reasons.iter().any(|other| other != reason) { "first reason: " } else { "" };
             let _ = write!(
