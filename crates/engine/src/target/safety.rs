@@ -3,11 +3,12 @@
 
 use super::error::{DiskUse, TargetError, TargetFault};
 use super::header::{FileId, Header};
+use super::loops::LoopBacking;
 use super::mounts::{self, Mount};
 use super::topology::{self, Member, Sysfs};
-use super::{Node, Target, blkid, classify, open_node, signature, sys, writers};
+use super::writers::{self, Watched};
+use super::{Node, Target, blkid, classify, open_node, signature, sys};
 use crate::system::attribute;
-use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -128,9 +129,7 @@ pub(super) fn claim(
     };
     require_same_device(path, &inode, device)?;
     let whole = topology::whole(&dir);
-    let mut disks = vec![whole.clone()];
-    disks.extend(system.sysfs.twins(&whole));
-    disks.extend(system.sysfs.loops_on_the_same(&whole));
+    let disks = system.sysfs.same_bytes(&whole);
     refuse_use(path, system, &disks)?;
     if whole != dir {
         return Err(TargetFault::Partition(topology::name_of(&whole)).of(path));
@@ -178,11 +177,18 @@ fn refuse_writers(
     disks: &[PathBuf],
     node: u64,
 ) -> Result<(), TargetError> {
-    let members = disks.iter().flat_map(|disk| system.sysfs.family(disk));
-    let mut names: BTreeMap<u64, String> = members.map(|member| (member.device, member.name)).collect();
+    let mut watched = Watched::default();
+    for disk in disks {
+        let members = system.sysfs.family(disk).into_iter();
+        watched.devices.extend(members.map(|member| (member.device, member.name)));
+        if let Some(LoopBacking::File { device, inode }) = LoopBacking::of(disk) {
+            watched.files.insert((device, inode), format!("the file of {}", topology::name_of(disk)));
+        }
+    }
     // A generic character device has a number of its own.
-    names.entry(node).or_insert_with(|| disks.first().map_or(String::new(), |disk| topology::name_of(disk)));
-    match writers::find(Path::new("/proc"), &names) {
+    let own = || disks.first().map_or(String::new(), |disk| topology::name_of(disk));
+    watched.devices.entry(node).or_insert_with(own);
+    match writers::find(Path::new("/proc"), &watched) {
         Some(writer) => Err(TargetFault::InUse(writer).of(path)),
         None => Ok(()),
     }
@@ -213,7 +219,12 @@ pub(super) fn find_use(system: &SystemState, disks: &[PathBuf]) -> io::Result<Op
     if let Some(member) = members.iter().find(|member| system.swaps.contains(&member.device)) {
         return Ok(Some(DiskUse::Swap(member.name.clone())));
     }
-    let held = members.iter().find_map(|member| Some((member, member.holders.first()?)));
+    // What the target itself is built on is held by it.
+    let own: Vec<String> = disks.iter().map(|disk| topology::name_of(disk)).collect();
+    let held = members.iter().find_map(|member| {
+        let holder = member.holders.iter().find(|holder| !own.contains(holder))?;
+        Some((member, holder))
+    });
     Ok(held.map(|(member, holder)| DiskUse::Held(member.name.clone(), holder.clone())))
 }
 

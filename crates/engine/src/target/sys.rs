@@ -133,15 +133,15 @@ pub(super) fn block_device_size(device: &impl AsFd) -> io::Result<u64> {
 /// `LOOP_GET_STATUS64` (include/uapi/linux/loop.h).
 const LOOP_GET_STATUS64: u32 = 0x4c05;
 
-/// The device and the inode of a loop device's backing file, as the kernel writes both
-/// (`LOOP_GET_STATUS64`, include/uapi/linux/loop.h): to compare with those of another.
-pub(super) fn loop_backing(device: &Path) -> io::Result<(u64, u64)> {
+/// Of what a loop device lies on: the number of the file system, the inode, and the number of the device that
+/// it is, or 0 (`LOOP_GET_STATUS64`, include/uapi/linux/loop.h).
+pub(super) fn loop_backing(device: &Path) -> io::Result<[u64; 3]> {
     let node = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(device)?;
-    // struct loop_info64: lo_device and lo_inode are its first two words.
+    // struct loop_info64: lo_device, lo_inode and lo_rdevice are its first three words.
     let mut info = [0u64; 29];
     // SAFETY: LOOP_GET_STATUS64 writes a struct loop_info64, which has 232 bytes.
     check(unsafe { libc::ioctl(node.as_raw_fd(), LOOP_GET_STATUS64 as _, info.as_mut_ptr()) })?;
-    Ok((info[0], info[1]))
+    Ok([info[0], info[1], info[2]])
 }
 
 /// A block device's logical block in bytes (`BLKSSZGET`, include/uapi/linux/fs.h).

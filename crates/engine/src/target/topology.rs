@@ -2,8 +2,8 @@
 //! (Documentation/ABI/stable/sysfs-block): partitions, device mapper, md, NVMe multipath, btrfs. `safety`
 //! decides which of it forbids a write.
 
+use super::loops::LoopBacking;
 use super::mounts::{self, Mount};
-use super::sys;
 use crate::system::attribute;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -120,9 +120,9 @@ impl Sysfs {
         entries(&self.root.join("block")).into_iter().filter(|dir| is_path(&name_of(dir))).collect()
     }
 
-    /// The whole device, its partitions, and everything that is built on them, each once.
+    /// The device, its partitions, and everything that is built on them, each once.
     pub(super) fn family(&self, dir: &Path) -> Vec<Member> {
-        let (mut members, mut open) = (Vec::<Member>::new(), vec![whole(dir)]);
+        let (mut members, mut open) = (Vec::<Member>::new(), vec![dir.to_owned()]);
         let loops = self.loops();
         while let Some(dir) = open.pop() {
             let name = name_of(&dir);
@@ -132,8 +132,8 @@ impl Sysfs {
             };
             open.extend(partitions(&dir));
             let mut holders = entries(&dir.join("holders"));
-            holders
-                .extend(loops.iter().filter(|(_, backing)| *backing == device).map(|(dir, _)| dir.clone()));
+            let over = |(_, backing): &&(PathBuf, LoopBacking)| *backing == LoopBacking::Device(device);
+            holders.extend(loops.iter().filter(over).map(|(dir, _)| dir.clone()));
             members.push(Member { name, device, holders: holders.iter().map(|dir| name_of(dir)).collect() });
             open.extend(holders.iter().map(|dir| whole(dir)));
         }
@@ -160,29 +160,44 @@ impl Sysfs {
 
     fn parts(&self, dir: &Path) -> Vec<PathBuf> {
         let mut parts = entries(&dir.join("slaves"));
-        let own = self.loops().into_iter().filter(|(over, _)| over == dir);
-        parts.extend(own.filter_map(|(_, backing)| self.block_dir(backing).ok()));
+        parts.extend(self.below_loop(dir));
         parts
     }
 
-    /// Other loop devices on the backing file of a loop device, whatever the file is called by now.
-    pub(super) fn loops_on_the_same(&self, dir: &Path) -> Vec<PathBuf> {
-        let backing = |dir: &Path| {
-            dir.join("loop").is_dir().then(|| sys::loop_backing(&Path::new("/dev").join(name_of(dir))).ok())
-        };
-        let Some(Some(own)) = backing(dir) else { return Vec::new() };
-        let all = entries(&self.root.join("block")).into_iter();
-        all.filter(|other| other != dir && backing(other) == Some(Some(own))).collect()
+    /// The block device that a loop device lies on.
+    fn below_loop(&self, dir: &Path) -> Option<PathBuf> {
+        match LoopBacking::of(dir)? {
+            LoopBacking::Device(number) => self.block_dir(number).ok(),
+            LoopBacking::File { .. } => None,
+        }
     }
 
-    /// Loop devices over block devices: sysfs does not list them as holders.
-    fn loops(&self) -> Vec<(PathBuf, u64)> {
+    /// Loop devices, with what they lie on: sysfs does not list them as holders.
+    fn loops(&self) -> Vec<(PathBuf, LoopBacking)> {
         let all = entries(&self.root.join("block")).into_iter();
-        all.filter_map(|dir| {
-            let backing = attribute::<String>(&dir, "loop/backing_file")?;
-            Some((dir, mounts::block_device(Path::new(&backing))?))
-        })
-        .collect()
+        all.filter_map(|dir| LoopBacking::of(&dir).map(|backing| (dir, backing))).collect()
+    }
+
+    /// A whole device, and all others that hold the same bytes, each once: other paths to it; the block
+    /// device that a loop device lies on, and further below; and other loop devices on the same.
+    pub(super) fn same_bytes(&self, disk: &Path) -> Vec<PathBuf> {
+        let (loops, mut all, mut at) = (self.loops(), vec![disk.to_owned()], 0);
+        while let Some(dir) = all.get(at).cloned() {
+            at += 1;
+            let whole = whole(&dir);
+            let mut found = self.twins(&whole);
+            if let Some((_, own)) = loops.iter().find(|(of, _)| *of == whole) {
+                let same = loops.iter().filter(|(of, backing)| of != &whole && backing == own);
+                found.extend(same.map(|(of, _)| of.clone()));
+                found.extend(self.below_loop(&whole));
+            }
+            for one in found {
+                if !all.contains(&one) {
+                    all.push(one);
+                }
+            }
+        }
+        all
     }
 
     /// Other whole devices that show the same NVMe namespace or SCSI logical unit, as they do without
@@ -268,7 +283,7 @@ mod tests {
         tree.stack(&crypt, &partition);
         assert_eq!(leaves(&tree, "253:0"), ["vda"]);
         assert_eq!(family(&tree, &disk), ["dm-0", "vda", "vda2"]);
-        assert_eq!(family(&tree, &partition), ["dm-0", "vda", "vda2"]);
+        assert_eq!(family(&tree, &partition), ["dm-0", "vda2"]);
         assert_eq!(family(&tree, &crypt), ["dm-0"]);
         let members = tree.sysfs().family(&disk);
         let held = members.iter().find(|member| !member.holders.is_empty()).unwrap();

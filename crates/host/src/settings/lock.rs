@@ -6,11 +6,12 @@ use super::error::SettingsError;
 use super::files::{self, Locked};
 use super::host::Host;
 use crate::sysfs;
+use iopj_engine::target::LoopBacking;
 use rustix::fs::{major, minor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -125,13 +126,15 @@ fn covered(host: &Host, devices: &[String]) -> Covered {
         let folder = host.sys.join("block").join(&device);
         let parts = std::fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten();
         open.extend(parts.filter_map(|part| whole_name(&part.path())));
-        let Ok(backing) = sysfs::read(&folder.join("loop/backing_file")) else { continue };
-        let Ok(file) = std::fs::metadata(backing) else { continue };
-        if file.file_type().is_block_device() {
-            let number = format!("dev/block/{}:{}", major(file.rdev()), minor(file.rdev()));
-            open.extend(whole_name(&host.sys.join(number)));
-        } else {
-            covered.files.extend(lock_of_file(&file));
+        match LoopBacking::of(&folder) {
+            Some(LoopBacking::Device(number)) => {
+                let number = format!("dev/block/{}:{}", major(number), minor(number));
+                open.extend(whole_name(&host.sys.join(number)));
+            }
+            Some(LoopBacking::File { device, inode }) => {
+                covered.files.insert(name_of_file(device, inode));
+            }
+            None => {}
         }
     }
     covered
@@ -139,7 +142,11 @@ fn covered(host: &Host, devices: &[String]) -> Covered {
 
 /// The name of the lock for a regular file: it has one such pair, whatever its names are.
 fn lock_of_file(file: &Metadata) -> Option<String> {
-    file.is_file().then(|| format!("file:{}:{}:{}", major(file.dev()), minor(file.dev()), file.ino()))
+    file.is_file().then(|| name_of_file(file.dev(), file.ino()))
+}
+
+fn name_of_file(device: u64, inode: u64) -> String {
+    format!("file:{}:{}:{inode}", major(device), minor(device))
 }
 
 /// The name of the whole device that a link in sysfs leads to, or to a partition of which it leads.
@@ -161,16 +168,21 @@ pub(super) fn claim(host: &Host, device: &str) -> Result<Option<Locked>, Setting
             let (dev, inode) = (metadata.dev(), metadata.ino());
             let place = format!("{:02x}:{:02x}:{inode}", major(dev), minor(dev));
             let pid = sysfs::read(&host.proc.join("locks")).ok().and_then(|list| holder(&list, &place));
-            // Anybody may take this lock: what runs as root waits for root alone.
-            let is_of_another = |pid: u32| {
-                std::fs::metadata(host.proc.join(pid.to_string())).is_ok_and(|process| process.uid() != 0)
-            };
-            match pid {
-                Some(pid) if files::is_root() && is_of_another(pid) => Ok(None),
-                _ => Err(SettingsError::Locked { device: device.to_owned(), pid }),
+            // Anybody may take this lock, and pass it on to a program that is root's: what runs as root waits
+            // for an iopj of root's alone, which has its own locks besides.
+            if files::is_root() && !pid.is_some_and(|pid| is_iopj_of_root(host, pid)) {
+                return Ok(None);
             }
+            Err(SettingsError::Locked { device: device.to_owned(), pid })
         }
     }
+}
+
+fn is_iopj_of_root(host: &Host, pid: u32) -> bool {
+    let folder = host.proc.join(pid.to_string());
+    let is_root = std::fs::metadata(&folder).is_ok_and(|process| process.uid() == 0);
+    let program = std::fs::read_link(folder.join("exe")).unwrap_or_default();
+    is_root && program.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"iopj"))
 }
 
 /// The process that holds a flock on the file at `place` (`MAJOR:MINOR:INODE`) by the kernel's list of locks

@@ -338,6 +338,60 @@ fn a_second_loop_device_on_the_file_of_a_mounted_one_is_refused() {
     assert!(destroy(&seconds[0].path, true).unwrap().is_writable());
 }
 
+/// The device below was overwritten through it, under whoever used that.
+#[test]
+fn what_a_loop_device_lies_on_is_used_by_nobody_else() {
+    let Some((_alone, folder, image)) = image() else { return };
+    run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
+    let lower = Loop::new(&image, &[]);
+    let upper = Loop::new(&lower.path, &[]);
+    let name = lower.path.file_name().unwrap().to_string_lossy().into_owned();
+    let place = folder.path().join("mounted");
+    fs::create_dir(&place).unwrap();
+    // Where another mount is not seen, the kernel knows of it.
+    let apart = "unshare --mount sh -c 'mount \"$0\" \"$1\" && echo && read line' \"$0\" \"$1\"";
+    let writes = "exec 3<>\"$0\"; echo; read line";
+    for (script, words) in
+        [(apart, format!("holds {name}")), (writes, format!("has {name} open for writing"))]
+    {
+        let mut other = Command::new("sh")
+            .args(["-c", script, lower.text(), place.to_str().unwrap()])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        assert_says(&destroy_refusal(&upper.path), &[&words]);
+        drop(other.stdin.take());
+        other.wait().unwrap();
+    }
+    assert!(destroy(&upper.path, true).unwrap().is_writable());
+    run("mount", &[lower.text(), place.to_str().unwrap()]);
+    let _mounted = undo(&["umount", place.to_str().unwrap()]);
+    assert_says(&destroy_refusal(&upper.path), &[&format!("{name} is mounted on ")]);
+}
+
+/// A loop device was found by the name of what it lies on, which may be another node of it, or gone.
+#[test]
+fn a_loop_device_is_known_by_what_it_lies_on_and_not_by_a_name() {
+    let Some((_alone, folder, image)) = image() else { return };
+    run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
+    let lower = Loop::new(&image, &[]);
+    let node = folder.path().join("node");
+    let minor = libc::minor(fs::metadata(&lower.path).unwrap().rdev()).to_string();
+    run("mknod", &[node.to_str().unwrap(), "b", "7", &minor]);
+    let by_node = Loop::new(&node, &[]);
+    fs::remove_file(&node).unwrap();
+    let other = Loop::new(&lower.path, &[]);
+    let place = folder.path().join("mounted");
+    fs::create_dir(&place).unwrap();
+    run("mount", &[by_node.text(), place.to_str().unwrap()]);
+    let _mounted = undo(&["umount", place.to_str().unwrap()]);
+    for device in [&lower, &other] {
+        assert_says(&destroy_refusal(&device.path), &["is mounted on ", "/mounted; unmount it"]);
+    }
+}
+
 /// Not everybody who writes claims: it was overwritten under the other program.
 #[test]
 fn a_device_that_a_program_has_open_for_writing_is_refused_and_the_program_named() {
