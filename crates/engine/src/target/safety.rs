@@ -252,7 +252,10 @@ pub(super) fn claim_disk(path: &Path, disk: &Path, own: Option<&File>) -> Result
 fn refuse_signature(path: &Path, claim: &File) -> Result<(), TargetError> {
     let size = sys::block_device_size(claim).map_err(TargetError::system(path, "asking its size"))?;
     let found = signature::find(claim, size).map_err(TargetError::system(path, "looking for signatures"))?;
-    let found = found.map(str::to_owned).or_else(|| blkid::probe(claim));
+    let found = match found {
+        Some(found) => Some(found.to_owned()),
+        None => blkid::probe(claim).map_err(TargetError::system(path, "looking for signatures"))?,
+    };
     match found {
         Some(signature) => Err(TargetFault::Signature(signature).of(path)),
         None => Ok(()),
