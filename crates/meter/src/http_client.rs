@@ -47,7 +47,7 @@ fn roots(path: &Path) -> Result<RootCerts, OpenError> {
     let bad = |cause: String| OpenError(format!("ca_file `{}` {cause}: give a PEM file", path.display()));
     let pem = read_regular(path, LONGEST_PEM).map_err(|error| bad(format!("cannot be read ({error})")))?;
     let items: Vec<PemItem> =
-        parse_pem(&pem).collect::<Result<_, _>>().map_err(|error| bad(format!("is malformed ({error})")))?;
+        parse_pem(&pem).collect::<Result<_, _>>().map_err(|_| bad("is malformed".to_owned()))?;
     let certificates = items.into_iter().filter_map(|item| match item {
         PemItem::Certificate(certificate) => Some(certificate),
         _ => None,
@@ -263,6 +263,15 @@ pub(crate) fn sensitive(text: &str) -> Result<HeaderValue, OpenError> {
 }
 
 /// An http or https address that holds no user or password.
+/// True unless an address names a port that there is not: the library would ask at the usual one.
+fn has_port(url: &Uri) -> bool {
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    match authority.rsplit_once(']').map_or(authority, |(_, rest)| rest).split_once(':') {
+        Some((_, port)) => port.parse::<u16>().is_ok_and(|port| port > 0),
+        None => true,
+    }
+}
+
 pub(crate) fn parse_url(text: &str) -> Result<Uri, OpenError> {
     if text.contains('@') {
         // The text is not repeated: it holds a password.
@@ -277,7 +286,10 @@ pub(crate) fn parse_url(text: &str) -> Result<Uri, OpenError> {
     };
     let url: Uri = text.parse().map_err(|_| bad("is not an address"))?;
     match (url.scheme_str(), url.host()) {
-        (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(url),
+        (Some("http" | "https"), Some(host)) if !host.is_empty() => match has_port(&url) {
+            true => Ok(url),
+            false => Err(bad("has a port that is no number from 1 to 65535")),
+        },
         (Some("http" | "https"), _) => Err(bad("names no host")),
         _ => Err(bad("is neither http nor https")),
     }

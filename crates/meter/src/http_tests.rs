@@ -17,6 +17,25 @@ fn numbers(json: serde_json::Value, text: &str) -> Result<Vec<f64>, MeterError> 
     Ok(answers.into_iter().map(|answer| answer.number).collect())
 }
 
+/// A port beyond 65535 became that of the scheme, and another server was asked.
+#[test]
+fn an_address_has_a_port_that_there_is_and_no_password_in_its_host() {
+    use crate::http_client::parse_url;
+    for good in ["http://a", "http://a:1", "http://[::1]", "https://[::1]:65535/x?a=b:0"] {
+        assert!(parse_url(good).is_ok(), "{good}");
+    }
+    for bad in ["http://a:99999/x", "http://a:65536", "http://a:0", "http://[::1]:70000", "http://a:/"] {
+        let error = parse_url(bad).unwrap_err().to_string();
+        assert!(error.contains("has a port that is no number from 1 to 65535"), "{error}");
+    }
+    for url in ["http://{password}/x", "http://a:{password}/x", "{password}://a"] {
+        let json = json!({"url": url, "values": [{"pointer": "/w"}]});
+        let config: HttpConfig = serde_json::from_value(json).unwrap();
+        let error = config.request().unwrap_err().to_string();
+        assert!(error.contains("has {password} in its host"), "{error}");
+    }
+}
+
 #[test]
 fn the_presets_know_their_devices() {
     let shelly1 = r#"{"power": 2.21, "is_valid": true, "timestamp": 1680779310,

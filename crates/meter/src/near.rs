@@ -35,13 +35,20 @@ pub(crate) fn check(address: IpAddr, allow: Allow) -> Result<(), NotNear> {
     if allow.hosts || is_near(address) { Ok(()) } else { Err(NotNear(address)) }
 }
 
-/// Loopback, RFC 1918 and RFC 4193. Link-local ones are none of them: there clouds hand out credentials.
+/// Networks among the unique local addresses at which clouds hand out credentials, by their first 32 bits:
+/// those of AWS, of Google Cloud and of Oracle's.
+const OF_CLOUDS: [u32; 3] = [0xfd00_0ec2, 0xfd20_00ce, 0xfd00_00c1];
+
+/// Loopback, RFC 1918 and RFC 4193. Link-local ones are none of them: there clouds hand out credentials, too.
 fn is_near(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_private(),
         IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
             Some(v4) => is_near(v4.into()),
-            None => v6 == Ipv6Addr::LOCALHOST || v6.is_unique_local(),
+            None => {
+                let of_cloud = OF_CLOUDS.contains(&((v6.to_bits() >> 96) as u32));
+                v6 == Ipv6Addr::LOCALHOST || (v6.is_unique_local() && !of_cloud)
+            }
         },
     }
 }
@@ -104,6 +111,9 @@ mod tests {
             "100.64.0.1",
             "0.0.0.0",
             "fe80::1",
+            "fd00:ec2::254",
+            "fd20:ce::254",
+            "fd00:c1::a9fe:a9fe",
             "::",
             "2001:db8::1",
             "::ffff:169.254.169.254",

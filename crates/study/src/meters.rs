@@ -73,9 +73,7 @@ impl Meters {
         let Meters::Tables(tables) = self else { return self.clone() };
         let mut tables = tables.clone();
         for value in tables.values_mut().flat_map(|table| table.iter_mut().map(|(_, value)| value)) {
-            if let toml::Value::String(text) = value {
-                *text = without_token(text);
-            }
+            hide_tokens(value);
         }
         Meters::Tables(tables)
     }
@@ -84,10 +82,7 @@ impl Meters {
     pub fn lacks_token(&self) -> Option<String> {
         let Meters::Tables(tables) = self else { return None };
         tables.iter().find_map(|(name, table)| {
-            let hidden = |value: &toml::Value| {
-                value.as_str().is_some_and(|text| text.ends_with(HIDDEN) || text.contains("=***&"))
-            };
-            let (key, _) = table.iter().find(|(_, value)| hidden(value))?;
+            let (key, _) = table.iter().find(|(_, value)| lacks_token(value))?;
             Some(format!("{name}.{key}"))
         })
     }
@@ -95,24 +90,77 @@ impl Meters {
 
 /// What stands for a token.
 const HIDDEN: &str = "=***";
-/// Parts of a query whose names hold one of these words are secret.
-const SECRET_WORDS: [&str; 8] = ["token", "key", "pass", "pwd", "secret", "auth", "sig", "cred"];
+/// What is called by a name that holds one of these words is secret, and so is what has one of these names.
+const SECRET_WORDS: [&str; 10] =
+    ["token", "key", "pass", "pwd", "secret", "auth", "sig", "cred", "session", "bearer"];
+const SECRET_NAMES: [&str; 5] = ["sid", "pw", "pin", "code", "otp"];
+
+/// True if what has this name may be secret.
+pub(crate) fn is_secret(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    SECRET_WORDS.iter().any(|word| lower.contains(word))
+        || lower.split(['-', '_', '.']).any(|part| SECRET_NAMES.contains(&part))
+}
+
+/// Hides the tokens of all addresses in a value.
+fn hide_tokens(value: &mut toml::Value) {
+    match value {
+        toml::Value::String(text) => *text = without_token(text),
+        toml::Value::Array(values) => values.iter_mut().for_each(hide_tokens),
+        toml::Value::Table(table) => table.iter_mut().for_each(|(_, value)| hide_tokens(value)),
+        _ => {}
+    }
+}
+
+/// True if a value has an address whose token is hidden.
+fn lacks_token(value: &toml::Value) -> bool {
+    match value {
+        toml::Value::String(text) => {
+            text.contains("://")
+                && text.split(['?', '&', ';', '#']).skip(1).any(|part| part.ends_with(HIDDEN))
+        }
+        toml::Value::Array(values) => values.iter().any(lacks_token),
+        toml::Value::Table(table) => table.values().any(lacks_token),
+        _ => false,
+    }
+}
 
 /// An address without the values of its query that may be secret; other texts as they are.
 fn without_token(text: &str) -> String {
     let Some((address, query)) = text.split_once('?').filter(|_| text.contains("://")) else {
         return text.to_owned();
     };
-    let part = |part: &str| match part.split_once('=') {
-        // What iopj fills in is no secret yet.
-        Some((name, value)) if value != "{password}" && !value.is_empty() => {
-            let lower = name.to_ascii_lowercase();
-            let is_secret = SECRET_WORDS.iter().any(|word| lower.contains(word));
-            if is_secret { format!("{name}{HIDDEN}") } else { part.to_owned() }
+    let mut kept = format!("{address}?");
+    for part in query.split_inclusive(['&', ';', '#']) {
+        let end = part.trim_end_matches(['&', ';', '#']).len();
+        let (whole, separator) = part.split_at(end);
+        match whole.split_once('=') {
+            // What iopj fills in is no secret yet.
+            Some((name, value)) if !value.contains("{password}") && !value.is_empty() => {
+                let hides = is_secret(&decoded(name));
+                kept.push_str(&if hides { format!("{name}{HIDDEN}") } else { whole.to_owned() });
+            }
+            _ => kept.push_str(whole),
         }
-        _ => part.to_owned(),
-    };
-    format!("{address}?{}", query.split('&').map(part).collect::<Vec<_>>().join("&"))
+        kept.push_str(separator);
+    }
+    kept
+}
+
+/// A name of a query without its escapes (RFC 3986, 2.1).
+fn decoded(name: &str) -> String {
+    let mut parts = name.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        match part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend(&part.as_bytes()[2..]);
+            }
+            None => bytes.extend([b"%", part.as_bytes()].concat()),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn check_name(name: &str, source: &str) -> Result<(), StudyError> {
@@ -159,6 +207,15 @@ mod tests {
             ("http://a/b?token={password}", "http://a/b?token={password}"),
             ("http://a/b?id=0", "http://a/b?id=0"),
             ("what? token=x", "what? token=x"),
+            ("http://a/b?sid=s&pw=s&pin=s&code=s", "http://a/b?sid=***&pw=***&pin=***&code=***"),
+            (
+                "http://a/b?%74oken=s;session-id=s&x#token=s",
+                "http://a/b?%74oken=***;session-id=***&x#token=***",
+            ),
+            (
+                "http://a/b?spin=1&encode=2&%zz=3&auth=u:{password}",
+                "http://a/b?spin=1&encode=2&%zz=3&auth=u:{password}",
+            ),
         ] {
             assert_eq!(without_token(text), kept);
         }
@@ -170,5 +227,15 @@ mod tests {
         assert_eq!(kept, meters("http://a/b?token=***"));
         assert_eq!(kept.lacks_token().unwrap(), "m.url");
         assert_eq!(meters("http://a/b?token={password}").without_tokens().lacks_token(), None);
+        // Also as a word of a command, or in a table.
+        let within = |token: &str| {
+            let text = format!(
+                "[m]\nkind = \"command\"\ncommand = [\"get\", \"http://a/?token={token}&x=1\"]\nvalues = [{{ url = \
+                 \"http://a/?key={token}\" }}]"
+            );
+            toml::Value::Table(text.parse().unwrap()).try_into::<Meters>().unwrap()
+        };
+        let kept = within("sesame").without_tokens();
+        assert_eq!((&kept, kept.lacks_token().as_deref()), (&within("***"), Some("m.command")));
     }
 }

@@ -1,5 +1,6 @@
 //! Mistakes in a study's text: the line that holds one, and what to write instead.
 
+use crate::meters::is_secret;
 use iopj_core::format_bytes;
 use toml::Value;
 
@@ -34,10 +35,12 @@ fn only_key(text: &str) -> Option<(String, Value)> {
 
 /// A line of a study for a message, without what may be a secret in the wrong place.
 fn shown(line: &str) -> &str {
-    const SECRET: [&str; 5] = ["pass", "secret", "token", "community", "://"];
     let lower = line.to_lowercase();
+    let key = lower.split('=').next().unwrap_or_default().trim();
+    let is_secret = [key, &lower].into_iter().any(is_secret)
+        || ["community", "://"].iter().any(|word| lower.contains(word));
     match line.trim().split_once('=') {
-        _ if !SECRET.iter().any(|word| lower.contains(word)) => line.trim(),
+        _ if !is_secret => line.trim(),
         Some((key, _)) if key.len() < 40 => key.trim(),
         _ => "...",
     }

@@ -188,6 +188,13 @@ impl HttpConfig {
 
     pub(crate) fn request(&self) -> Result<Request, OpenError> {
         self.age_s.map_or(Ok(()), config::check_age)?;
+        let place = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
+        let host = self.url.len() - place.len() + place.find(['/', '?', '#']).unwrap_or(place.len());
+        if self.url[..host].contains("{password}") {
+            return Err(OpenError(
+                "the http meter's url has {password} in its host: write it into the path or the query".into(),
+            ));
+        }
         let url = parse_url(&self.url.replace("{password}", super::PASSWORD))?;
         let given = url.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let outlet = self.outlet.unwrap_or(0);

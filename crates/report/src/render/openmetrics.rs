@@ -1,6 +1,7 @@
 //! Families of metrics as text for Prometheus: OpenMetrics 1.0, and the text format 0.0.4, which older
 //! programs read.
 
+use super::text::has_no_shape;
 use std::fmt::Write;
 
 /// Units that a name may end in (OpenMetrics 1.0, "Units and Base Units").
@@ -128,7 +129,18 @@ pub fn prometheus_text(families: &[Family], of: &Label) -> String {
 
 /// A label's value, in both formats.
 fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' => safe.push_str("\\\\"),
+            '"' => safe.push_str("\\\""),
+            '\n' => safe.push_str("\\n"),
+            // What a terminal would obey, and what cannot be seen, is written out.
+            c if has_no_shape(c) => safe.push_str(&format!("\\{}", c.escape_default())),
+            c => safe.push(c),
+        }
+    }
+    safe
 }
 
 /// The helps of these families are written as they are.
@@ -172,6 +184,12 @@ mod tests {
             Family::gauge("x_none", "Nothing.", vec![]),
             Family::gauge("x_inf_watts", "No number.", vec![(vec![], f64::INFINITY)]),
         ]
+    }
+
+    /// A study's name for a channel came to a terminal as it was.
+    #[test]
+    fn a_label_holds_nothing_that_a_terminal_obeys() {
+        assert_eq!(escaped("\u{1b}[31m\u{202e}\n{x=\"y\"} 5\r"), r#"\\u{1b}[31m\\u{202e}\n{x=\"y\"} 5\\r"#);
     }
 
     #[test]
