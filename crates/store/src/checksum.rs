@@ -175,11 +175,17 @@ impl RowHash {
     }
 }
 
-/// How many groups of rows there are.
-fn groups(connection: &Connection, kind: Kind) -> rusqlite::Result<u64> {
-    let Some((table, column, _)) = kind.parts().first() else { return Ok(0) };
-    let count = format!("SELECT count(DISTINCT {column}) FROM {table}");
-    connection.query_row(&count, [], |row| row.get::<_, i64>(0)).map(|count| count as u64)
+/// How many groups of rows there are, and the number of the first.
+fn groups(connection: &Connection, kind: Kind) -> rusqlite::Result<(u64, Option<i64>)> {
+    let Some((table, column, _)) = kind.parts().first() else { return Ok((0, None)) };
+    let count = format!("SELECT count(DISTINCT {column}), min({column}) FROM {table}");
+    connection.query_row(&count, [], |row| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?)))
+}
+
+/// True if iopj wrote checksums from the store's beginning: its first trial has one. Then everything has.
+fn has_sums_from_the_beginning(connection: &Connection) -> rusqlite::Result<bool> {
+    let has = "SELECT EXISTS (SELECT 1 FROM checksum WHERE kind = ?1 AND key = (SELECT min(id) FROM trial))";
+    connection.query_row(has, [Kind::Trial.word()], |row| row.get(0))
 }
 
 /// How many trials have no checksum.
@@ -210,7 +216,11 @@ pub(crate) fn verified(connection: &Connection, kind: Kind) -> rusqlite::Result<
     let first_sum = sums.key()?;
     if first_sum.is_none() {
         refuse_others(connection)?;
-        return Ok(Found { without: groups(connection, kind)?, ..Found::default() });
+    }
+    let all_have = has_sums_from_the_beginning(connection)?;
+    if first_sum.is_none() {
+        let (without, first) = groups(connection, kind)?;
+        return Ok(Found { without, damaged: first.filter(|_| all_have), ..Found::default() });
     }
     let selects = kind.parts().iter().map(|(table, column, order)| {
         connection.prepare(&format!("SELECT {column}, * FROM {table} ORDER BY {column}, {order}"))
@@ -242,7 +252,7 @@ pub(crate) fn verified(connection: &Connection, kind: Kind) -> rusqlite::Result<
                 return Ok(Found { damaged: Some(key), ..found });
             }
             found.sound += 1;
-        } else if kind == Kind::Trial && first_sum.is_some_and(|first| key > first) {
+        } else if all_have || kind == Kind::Trial && first_sum.is_some_and(|first| key > first) {
             // Trials get theirs as they are added, so only the oldest have none.
             return Ok(Found { damaged: Some(key), ..found });
         } else {
@@ -294,11 +304,15 @@ pub(crate) fn verified_readings(connection: &Connection) -> rusqlite::Result<Res
     let mut select = connection.prepare(&readings(""))?;
     let columns = select.column_count();
     let mut rows = Peeked::of(&mut select, [])?;
+    let all_have = has_sums_from_the_beginning(connection)?;
     let mut chunks = 0;
     while let Some(sum) = sums.next()? {
         let (first, count): (i64, i64) = (sum.get(0)?, sum.get(1)?);
         let mut hash = RowHash::default();
-        while rows.key()?.is_some_and(|key| key < first) {
+        while let Some(key) = rows.key()?.filter(|key| *key < first) {
+            if all_have {
+                return Ok(Err(key));
+            }
             rows.advance()?;
         }
         while hash.rows < count as u64 && rows.key()? == Some(first.saturating_add(hash.rows as i64)) {
@@ -311,7 +325,8 @@ pub(crate) fn verified_readings(connection: &Connection) -> rusqlite::Result<Res
         }
         chunks += 1;
     }
-    Ok(Ok(chunks))
+    // Rows of before there were checksums are the first ones.
+    Ok(rows.key()?.filter(|_| all_have || chunks > 0).map_or(Ok(chunks), Err))
 }
 
 /// The rows of a query, of which the first is looked at before it is taken. Their first column is a number.

@@ -149,6 +149,33 @@ fn what_is_no_checksum_is_damage() {
     assert_eq!(Store::open(&path).unwrap().trials_without_checksum().unwrap(), 3);
 }
 
+/// Of a study, a session, a meter, a mark or readings it passed for a row of an older iopj's.
+#[test]
+fn rows_without_a_checksum_are_damage_where_the_first_trial_has_one() {
+    let session = "INSERT INTO session VALUES (1, 'b', 0)";
+    let reading = "INSERT INTO reading VALUES (1, 0, 7, NULL, 0, 1, 2, NULL)";
+    for (sql, what) in [
+        ("DELETE FROM checksum WHERE kind = 'study'".to_owned(), "its study"),
+        ("DELETE FROM checksum WHERE kind = 'repeat'".to_owned(), "its repeat 2"),
+        (session.to_owned(), "its session 1"),
+        ("INSERT INTO meter VALUES (1, 1, 'm', '{}')".to_owned(), "its meter 1"),
+        ("INSERT INTO mark VALUES (1, 'idle', NULL, '[]')".to_owned(), "its mark 1"),
+        ("INSERT INTO network VALUES (0, '{}')".to_owned(), "its network 1"),
+        (reading.to_owned(), "the readings of its meters from row 1 on"),
+    ] {
+        let (_folder, path) = fresh();
+        of_everything(&path);
+        let file = rusqlite::Connection::open(&path).unwrap();
+        file.pragma_update(None, "foreign_keys", false).unwrap();
+        file.execute_batch(&sql).unwrap();
+        let error = Store::open(&path).unwrap().check_all().unwrap_err().to_string();
+        assert!(error.contains(&format!("is damaged: {what} is not as it was written")), "{sql}: {error}");
+        // In a store of before there were checksums it is a row like the others.
+        file.execute_batch("DELETE FROM checksum").unwrap();
+        Store::open(&path).unwrap().check_all().unwrap();
+    }
+}
+
 #[test]
 fn a_sound_store_says_so_whole() {
     let (_folder, path) = fresh();
