@@ -76,8 +76,8 @@ pub(crate) fn read_json_of<T: DeserializeOwned>(path: &Path, users: &[u32]) -> R
         () => return value_of(file, path).map(Some),
     };
     Err(FleetError::Refused(format!(
-        "`{}` {reason}, who could have said in it what is run here: let whoever runs it submit it, in a folder \
-         of their own that others cannot write",
+        "`{}` {reason}, who could have said in it what is run here: let whoever runs it submit it, in a \
+         folder of their own that others cannot write",
         path.display()
     )))
 }

@@ -20,7 +20,10 @@ pub enum StoreError {
     #[error("`{path}` is not an iopj store: {reason}; name one that `iopj run` has written")]
     NotAStore { path: PathBuf, reason: String },
     /// What stands where SQLite keeps its log is no file.
-    #[error("`{}` cannot be used with `{}` beside it, which is no file: remove that", .path.display(), .beside.display())]
+    #[error(
+        "`{}` cannot be used with `{}` beside it, which is no file: remove that",
+        .path.display(), .beside.display()
+    )]
     Beside { path: PathBuf, beside: PathBuf },
     /// What another store has left is where the log of a new one would be.
     #[error(

@@ -229,9 +229,10 @@ mod tests {
         assert_eq!(meters("http://a/b?token={password}").without_tokens().lacks_token(), None);
         // Also as a word of a command, or in a table.
         let within = |token: &str| {
+            let address = format!("http://a/?token={token}&x=1");
             let text = format!(
-                "[m]\nkind = \"command\"\ncommand = [\"get\", \"http://a/?token={token}&x=1\"]\nvalues = [{{ url = \
-                 \"http://a/?key={token}\" }}]"
+                "[m]\nkind = \"command\"\ncommand = [\"get\", \"{address}\"]\nvalues = [{{ url = \
+                 \"{address}\" }}]"
             );
             toml::Value::Table(text.parse().unwrap()).try_into::<Meters>().unwrap()
         };

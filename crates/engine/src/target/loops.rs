@@ -1,7 +1,6 @@
 //! What loop devices lie on, whatever that is called by now.
 
 use super::sys;
-use super::topology::name_of;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +29,7 @@ impl LoopBacking {
             return None;
         }
         // The kernel knows it also where its name is another's by now, or nobody's.
-        let node = Path::new("/dev").join(name_of(dir));
+        let node = Path::new("/dev").join(dir.file_name().unwrap_or_default());
         let known = dir.starts_with("/sys").then(|| sys::loop_backing(&node).ok()).flatten();
         known.and_then(LoopBacking::known).or_else(|| LoopBacking::named(dir))
     }

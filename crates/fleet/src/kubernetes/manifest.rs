@@ -182,7 +182,9 @@ fn pod(job: &Job, by: &ByKubernetes, asked: &Asked, places: &Places) -> Value {
             "image": asked.image,
             "command": ["iopj", "fleet", "job", by.folder.join(&job.campaign), "--description",
                         format!("{TOLD}/{DESCRIPTION}")],
-            "env": [{ "name": "IOPJ_POD_NODE", "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } }],
+            "env": [
+                { "name": "IOPJ_POD_NODE", "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } },
+            ],
             "resources": {
                 "requests": { "cpu": "1", "memory": "512Mi" },
                 "limits": { "memory": "2Gi" },

@@ -75,6 +75,17 @@ pub(super) fn runs(model: &Model<'_>, axis: Axis) -> Vec<Vec<usize>> {
     grouped(keyed).into_iter().map(|(_, run)| run).filter(|run| run.len() > 1).collect()
 }
 
+/// The cells of a run that have the metric, in the order of their series.
+fn summarized<'m, 'a>(
+    model: &'m Model<'a>,
+    run: &[usize],
+    metric: Metric,
+) -> Vec<(&'m SeriesCell<'a>, Summary)> {
+    let mut cells: Vec<&SeriesCell<'_>> = run.iter().flat_map(|index| model.cells_of(*index)).collect();
+    cells.sort_by_key(|cell| (cell.series, cell.workload));
+    cells.into_iter().filter_map(|cell| Some((cell, model.summary(cell, metric)?))).collect()
+}
+
 fn figure(
     model: &Model<'_>,
     run: &[usize],
@@ -87,12 +98,8 @@ fn figure(
         run.iter().map(|index| (number(*index), axis.value(model.workloads[*index]))).collect();
     values.dedup();
     let at = |cell: &SeriesCell<'_>| axis.value(model.workloads[cell.workload]);
-    let mut of_run: Vec<&SeriesCell<'_>> = run.iter().flat_map(|index| model.cells_of(*index)).collect();
-    of_run.sort_by_key(|cell| (cell.series, cell.workload));
-    let cells: Vec<(&SeriesCell<'_>, Summary)> =
-        of_run.into_iter().filter_map(|cell| Some((cell, model.summary(cell, metric)?))).collect();
+    let cells = summarized(model, run, metric);
     cells.first()?;
-    // Cells are in the order of their series.
     let paths: Vec<&[_]> = cells.chunk_by(|(a, _), (b, _)| a.series == b.series).collect();
     let line = |cells: &&[(&SeriesCell<'_>, Summary)]| {
         let (series, label) = (cells[0].0.series, &model.series[cells[0].0.series].label);

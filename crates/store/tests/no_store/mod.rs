@@ -1,0 +1,70 @@
+//! What is no store, and what stands in the place of its log.
+
+use super::{fresh, study};
+use iopj_store::{Store, StoreError};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One flipped bit of it ended the program.
+#[test]
+fn a_schema_with_no_number_of_ours_is_damage() {
+    let (_folder, path) = fresh();
+    drop(Store::create(&path, &study()).unwrap());
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    for number in [0, -1, i32::MIN, i32::MIN + 7] {
+        connection.pragma_update(None, "user_version", number).unwrap();
+        for error in [Store::open(&path).unwrap_err(), Store::open_for_run(&path).unwrap_err()] {
+            let text = error.to_string();
+            assert!(
+                text.contains(&format!("its schema has the number {number}, so it is damaged")),
+                "{text}"
+            );
+        }
+    }
+}
+
+/// A pipe was waited for, and the first signal did not end that.
+#[test]
+fn what_is_no_file_is_no_store_and_stands_in_the_place_of_no_log() {
+    let (folder, path) = fresh();
+    drop(Store::create(&path, &study()).unwrap());
+    let pipe = |name: &Path| {
+        let made = rustix::fs::mkfifoat(rustix::fs::CWD, name, 0o600.into());
+        made.unwrap();
+    };
+    pipe(&folder.path().join("pipe"));
+    for (name, what) in [(folder.path().join("pipe"), "a pipe"), ("/dev/null".into(), "a device or socket")] {
+        for error in [Store::open(&name).unwrap_err(), Store::open_for_run(&name).unwrap_err()] {
+            let text = error.to_string();
+            assert!(text.contains(&format!("is not an iopj store: it is {what}, not a file")), "{text}");
+        }
+    }
+    for suffix in ["-journal", "-wal", "-shm"] {
+        let beside = PathBuf::from(format!("{}{suffix}", path.display()));
+        let _ = fs::remove_file(&beside);
+        pipe(&beside);
+        let text = Store::open(&path).unwrap_err().to_string();
+        assert!(text.contains(&format!("with `{}` beside it, which is no file", beside.display())), "{text}");
+        fs::remove_file(&beside).unwrap();
+        std::os::unix::fs::symlink(folder.path(), &beside).unwrap();
+        assert!(matches!(Store::open_for_run(&path), Err(StoreError::Beside { .. })));
+        fs::remove_file(&beside).unwrap();
+    }
+    Store::open(&path).unwrap();
+}
+
+/// Its log was taken for that of the new store, and removed.
+#[test]
+fn a_new_store_takes_no_log_that_another_one_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new.iopj");
+    for suffix in ["-journal", "-wal", "-shm"] {
+        let beside = folder.path().join(format!("new.iopj{suffix}"));
+        fs::write(&beside, "mine").unwrap();
+        let text = Store::create(&path, &study()).unwrap_err().to_string();
+        assert!(text.contains(suffix) && text.contains("is of another store") && !path.exists(), "{text}");
+        assert_eq!(fs::read(&beside).unwrap(), b"mine");
+        fs::remove_file(&beside).unwrap();
+    }
+    Store::create(&path, &study()).unwrap();
+}
