@@ -168,9 +168,8 @@ pub(super) fn claim(host: &Host, device: &str) -> Result<Option<Locked>, Setting
             let (dev, inode) = (metadata.dev(), metadata.ino());
             let place = format!("{:02x}:{:02x}:{inode}", major(dev), minor(dev));
             let pid = sysfs::read(&host.proc.join("locks")).ok().and_then(|list| holder(&list, &place));
-            // Anybody may take this lock, and pass it on to a program that is root's: what runs as root waits
-            // for an iopj of root's alone, which has its own locks besides.
-            if files::is_root() && !pid.is_some_and(|pid| is_iopj_of_root(host, pid)) {
+            // Anybody may take this lock, and pass it on: what runs as root waits for root alone.
+            if files::is_root() && !pid.is_some_and(|pid| is_of_root(host, pid)) {
                 return Ok(None);
             }
             Err(SettingsError::Locked { device: device.to_owned(), pid })
@@ -178,11 +177,13 @@ pub(super) fn claim(host: &Host, device: &str) -> Result<Option<Locked>, Setting
     }
 }
 
-fn is_iopj_of_root(host: &Host, pid: u32) -> bool {
-    let folder = host.proc.join(pid.to_string());
-    let is_root = std::fs::metadata(&folder).is_ok_and(|process| process.uid() == 0);
-    let program = std::fs::read_link(folder.join("exe")).unwrap_or_default();
-    is_root && program.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"iopj"))
+/// True if a process lives that root itself started: one that a user started from a file of root's, such as
+/// `su`, keeps the user's number as its real one (credentials(7)).
+fn is_of_root(host: &Host, pid: u32) -> bool {
+    let status = sysfs::read(&host.proc.join(pid.to_string()).join("status")).unwrap_or_default();
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    let mut users = users.split_whitespace().peekable();
+    users.peek().is_some() && users.all(|user| user == "0")
 }
 
 /// The process that holds a flock on the file at `place` (`MAJOR:MINOR:INODE`) by the kernel's list of locks
@@ -217,6 +218,22 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    /// A user took the lock and passed it on to a program that is root's, or to a process that had ended.
+    #[test]
+    fn a_lock_holds_root_off_only_where_root_itself_has_it() {
+        let root = tempfile::tempdir().unwrap();
+        let host = Host::with_root(root.path());
+        let process = |pid: u32, users: &str| {
+            let folder = host.proc.join(pid.to_string());
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("status"), format!("Name:\tx\nUid:{users}\nGid:\t0\n")).unwrap();
+        };
+        process(7, "\t0\t0\t0\t0");
+        process(8, "\t1000\t0\t0\t0");
+        process(9, "");
+        assert_eq!([7, 8, 9, 10].map(|pid| is_of_root(&host, pid)), [true, false, false, false]);
+    }
 
     /// A run on a loop device and one on what it lies on ran at once, as two on loop devices of one file did.
     #[test]
