@@ -3,9 +3,10 @@
 use crate::settings::{Host, serial};
 use crate::sysfs;
 use iopj_engine::Target;
+use iopj_engine::target::LoopBacking;
+use rustix::fs::{major, minor};
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// QEMU's translator.
@@ -112,10 +113,17 @@ pub fn facts(devices: &[String]) -> BTreeMap<String, String> {
     facts
 }
 
-/// What a loop device lies on, by its file's device and inode.
+/// What a loop device lies on, by its file's device and inode, and the part of it where it is not the whole.
 fn backing_file(folder: &str) -> Option<String> {
-    let file = fs::metadata(read(&format!("{folder}/loop/backing_file"))?).ok()?;
-    Some(format!("{}:{}", file.dev(), file.ino()))
+    let folder = Path::new(folder);
+    let lies_on = match LoopBacking::of(folder)? {
+        LoopBacking::Device(number) => format!("device {}:{}", major(number), minor(number)),
+        LoopBacking::File { device, inode } => format!("{device}:{inode}"),
+    };
+    let limit = |name: &str| sysfs::read(&folder.join("loop").join(name)).ok().filter(|text| text != "0");
+    let part = [("offset", "from"), ("sizelimit", "of")]
+        .map(|(name, word)| limit(name).map_or(String::new(), |bytes| format!(" {word} {bytes}")));
+    Some(format!("{lies_on}{}", part.concat()))
 }
 
 /// The serial number of a drive by its name below `/sys/block`, or what else tells it from others.

@@ -47,6 +47,13 @@ fn compare_drives(before: &BTreeMap<String, String>, now: &BTreeMap<String, Stri
     for (key, words) in TELLING {
         let (before, now) = (of_drives(before, key), of_drives(now, key));
         for (side, values) in &before {
+            if key == "backing_file" && !now.contains_key(side) {
+                return RunError::refuse(format!(
+                    "the drive was a loop device on the file {} when the store's trials were measured, and \
+                     nobody can tell what it lies on now: continue on the same drive, or start a new store",
+                    values.join(" and ")
+                ));
+            }
             // A drive that is taken from its driver has two names in some runs, and one in others.
             let is_another = |now: &&Vec<&str>| now.iter().any(|value| !values.contains(value));
             let Some(now) = now.get(side).filter(is_another) else { continue };
@@ -170,6 +177,12 @@ mod tests {
         );
         // What the first run did not learn cannot be compared.
         assert_eq!(why(&[("sdb.backing_file", "1:2:3")]), "");
+        let of_loop = facts(&[("loop0.backing_file", "1794:28 from 512")]);
+        let unknown = compare_drives(&of_loop, &facts(&[("loop0.sectors", "9")])).unwrap_err().to_string();
+        assert!(
+            unknown.contains("the file 1794:28 from 512 when") && unknown.contains("nobody can tell"),
+            "{unknown}"
+        );
     }
 
     #[test]
