@@ -222,14 +222,18 @@ fn path_of(target: &[u8]) -> &[u8] {
     path.split(|byte| *byte == b'?').next().unwrap_or_default()
 }
 
-/// Whether a request is for this host. A page of another's that a browser here shows could otherwise read the
-/// metrics, by a name of its own that leads here.
+/// Whether a request is for this host, by each line that anybody could read as naming one, and by its target.
+/// A page of another's that a browser here shows could otherwise read the metrics, by a name of its own that
+/// leads here.
 fn is_ours(request: &[u8], own: &OwnName) -> bool {
     let text = String::from_utf8_lossy(request);
-    let lines = text.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
-    let mut hosts = lines.filter(|(name, _)| name.eq_ignore_ascii_case("host"));
+    let mut lines = text.split(['\r', '\n']);
+    let target = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
+    let whole = target.split_once("://").map(|(_, rest)| rest.split(['/', '?']).next().unwrap_or_default());
+    let named = lines.filter_map(|line| line.split_once(':'));
+    let mut hosts = named.filter(|(name, _)| name.trim().eq_ignore_ascii_case("host"));
     // The first version of HTTP has no such line.
-    hosts.all(|(_, value)| own.is(value.trim()))
+    hosts.all(|(_, value)| own.is(value.trim())) && whole.is_none_or(|host| own.is(host))
 }
 
 /// The whole answer to a request (RFC 9112).
@@ -293,6 +297,18 @@ mod tests {
         }
         let text = asked(&server, "GET /metrics HTTP/1.0\r\n\r\n");
         assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
+        for (head, status) in [
+            ("GET http://localhost:1/metrics HTTP/1.1\r\nHost: localhost:1", "200"),
+            ("GET http://evil.example/metrics HTTP/1.1", "421"),
+            ("GET http://localhost@evil.example/metrics HTTP/1.1\r\nHost: localhost", "421"),
+            ("GET /metrics HTTP/1.1\r\nHost : evil.example", "421"),
+            ("GET /metrics HTTP/1.1\r\n host: evil.example", "421"),
+            ("GET /metrics HTTP/1.1\r\nX: y\nHost: evil.example", "421"),
+            ("GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil.example", "421"),
+        ] {
+            let text = asked(&server, &format!("{head}\r\n\r\n"));
+            assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{head}: {text}");
+        }
     }
 
     #[test]
