@@ -464,7 +464,9 @@ pub(crate) fn csv_line(
 /// A cell after RFC 4180, quoted where it must be. Text that a spreadsheet would take for a formula is
 /// preceded by an apostrophe.
 pub fn csv_cell(text: &str) -> String {
-    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
+    // Some read those of East Asian width, too, and pass over the ends of lines before them.
+    let begins = ['=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+    let formula = text.starts_with(begins) && text.parse::<f64>().is_err();
     let text = if formula { format!("'{text}") } else { text.to_owned() };
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
@@ -478,6 +480,8 @@ mod tests {
         assert_eq!(csv_cell("plain"), "plain");
         assert_eq!(csv_cell("a,\"b\""), "\"a,\"\"b\"\"\"");
         assert_eq!(csv_cell("=1+1"), "'=1+1");
+        assert_eq!(csv_cell("\n=1+1"), "\"'\n=1+1\"");
+        assert_eq!(csv_cell("\u{ff1d}1+1"), "'\u{ff1d}1+1");
         assert_eq!(csv_cell("-1.5"), "-1.5");
     }
 }

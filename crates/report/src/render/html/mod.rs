@@ -52,7 +52,7 @@ const FIGURE_STYLE: &str = include_str!("figure.css");
 /// The script: the switch between light and dark, and the downloads.
 const SCRIPT: &str = include_str!("script.js");
 /// SHA-256 of the script in base64, by which the policy lets it run.
-const SCRIPT_SHA256: &str = "AB6r84uMk5Eu23UfNkGPngatz2/cKHyLBWYl2OK1nBU=";
+const SCRIPT_SHA256: &str = "1uW7BfrUEiB/XlD4V1T5PIdOCgKOaQ2q9r5bRnDuxUY=";
 
 /// The background of a figure outside the page.
 const PAPER: &str = "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>";

@@ -40,7 +40,7 @@
     new XMLSerializer().serializeToString(figure.querySelector('svg')).replace('>', () => '>' + style + ground);
   // A spreadsheet would compute what begins like a formula, unless it is a number.
   const isNumber = (cell) => /^[+-]?[\d.]+(e[+-]?\d+)?$/i.test(cell);
-  const disarmed = (cell) => (/^[=+\-@\t\r]/.test(cell) && !isNumber(cell) ? "'" + cell : cell);
+  const disarmed = (cell) => (/^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/.test(cell) && !isNumber(cell) ? "'" + cell : cell);
   const quoted = (cell) => (/[",\r\n]/.test(cell) ? '"' + cell.replaceAll('"', '""') + '"' : cell);
   const csv = (figure) =>
     [...figure.querySelectorAll('tr')]
