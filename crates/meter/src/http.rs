@@ -18,6 +18,9 @@ use iopj_core::Allow;
 use serde_json::Value as Json;
 use std::time::{Duration, Instant};
 
+/// No meter shows more than the power of the largest plants.
+const MOST_WATTS: f64 = 1e9;
+
 /// Opens the meter and reads it once, so a wrong address, password or pointer shows before the study.
 ///
 /// Channels are the configuration's values in order. If several values have one scope, the first is the
@@ -202,7 +205,14 @@ impl HttpMeter {
     fn value(&mut self, index: usize, number: f64) -> Result<Option<Value>, MeterError> {
         let scaled = number * self.request.values[index].factor;
         if self.request.values[index].kind != ValueKind::Counter {
-            return Ok(Some(Value::Watts(scaled)));
+            if scaled.abs() <= MOST_WATTS {
+                return Ok(Some(Value::Watts(scaled)));
+            }
+            let name = &self.channels[index].name;
+            return Err(MeterError::Retry(format!(
+                "`{}` says {scaled:e} W in `{name}`, which no meter shows: check its pointer and its factor",
+                self.address
+            )));
         }
         let count = count_of(scaled).ok_or_else(|| {
             let name = &self.channels[index].name;

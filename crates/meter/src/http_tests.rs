@@ -153,6 +153,38 @@ fn a_configuration_is_the_same_after_writing_and_reading() {
     assert_eq!(config(serde_json::to_value(&first).unwrap()).unwrap(), first);
 }
 
+/// `meter test` showed numbers of 309 digits as watts.
+#[test]
+fn a_power_that_no_meter_shows_is_none() {
+    use std::io::{BufRead, BufReader, Write};
+    for (power, is_right) in [("95.5", true), ("-3", true), ("1e308", false), ("-1e300", false)] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://127.0.0.1:{}/", listener.local_addr().unwrap().port());
+        let served = std::thread::spawn(move || {
+            // Once to open it, and once to read it.
+            for mut stream in listener.incoming().take(2).map(Result::unwrap) {
+                let head = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+                assert!(head.take_while(|line| !line.is_empty()).count() > 0);
+                let body = format!("{{\"power\": {power}}}");
+                let length = body.len();
+                let head =
+                    format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+                stream.write_all((head + &body).as_bytes()).unwrap();
+            }
+        });
+        let json = json!({"url": url, "timeout_s": 60.0, "values": [{"pointer": "/power"}]});
+        let mut meter = open(&config(json).unwrap(), Allow::NOTHING).unwrap();
+        let read = meter.read(&mut Vec::new());
+        served.join().unwrap();
+        let text = read.as_ref().err().map_or(String::new(), ToString::to_string);
+        assert_eq!(read.is_ok(), is_right, "{power}: {text}");
+        assert!(
+            is_right || text.contains("which no meter shows: check its pointer and its factor"),
+            "{text}"
+        );
+    }
+}
+
 #[test]
 fn passwords_in_a_query_are_percent_encoded() {
     assert_eq!(escaped("a-Z.0_~ &=%π"), "a-Z.0_~%20%26%3D%25%CF%80");
