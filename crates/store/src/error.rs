@@ -55,6 +55,12 @@ pub enum StoreError {
          run --resume {0}`"
     )]
     Full(PathBuf),
+    /// The folder of temporary files has no room for a copy of an older store.
+    #[error(
+        "no space is left in the folder of temporary files for a copy of `{0}`, which an older iopj wrote: \
+         free some there, or name another folder by SQLITE_TMPDIR"
+    )]
+    NoTemporary(PathBuf),
     /// The disk has no room for a new store.
     #[error("no space is left for the store `{0}`: free some space, or name another place with --store")]
     NoRoom(PathBuf),

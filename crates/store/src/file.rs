@@ -2,10 +2,10 @@
 
 use rustix::fs::{Access, AtFlags, CWD, OFlags, accessat, linkat, statvfs};
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The folder that holds `path`.
@@ -62,6 +62,14 @@ pub(crate) fn create_whole(path: &Path, contents: &[u8]) -> io::Result<File> {
 pub(crate) fn is_nearly_full(path: &Path) -> bool {
     const ROOM_BYTES: u64 = 128 << 10;
     statvfs(folder(path)).is_ok_and(|free| free.f_bavail.saturating_mul(free.f_frsize) < ROOM_BYTES)
+}
+
+/// True if a file is long, and its disk holds a thousandth of it at most: no compression does that to a store,
+/// and whoever copied it would fill a disk.
+pub(crate) fn is_hollow(path: &Path) -> bool {
+    const LONG: u64 = 64 << 20;
+    let is = |found: Metadata| found.len() > LONG && found.blocks() * 512 < found.len() / 1000;
+    path.metadata().is_ok_and(is)
 }
 
 /// True if this user may write the file and make others beside it.

@@ -33,8 +33,15 @@ impl Store {
         if found < schema::VERSION {
             let lent = schema::lend_tables(&store.connection, found);
             if !lent.map_err(|error| store.sqlite(error))? {
+                if file::is_hollow(path) {
+                    let reason = "most of its pages are holes, so it is damaged".to_owned();
+                    return Err(StoreError::NotAStore { path: path.to_owned(), reason });
+                }
                 let copy = copy_forward(&store.connection, found);
-                store.connection = copy.map_err(|error| store.sqlite(error))?;
+                store.connection = copy.map_err(|error| match error.sqlite_error_code() {
+                    Some(rusqlite::ErrorCode::DiskFull) => StoreError::NoTemporary(path.to_owned()),
+                    _ => store.sqlite(error),
+                })?;
             }
         }
         Ok(store)

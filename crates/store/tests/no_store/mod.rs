@@ -68,3 +68,14 @@ fn a_new_store_takes_no_log_that_another_one_left() {
     }
     Store::create(&path, &study()).unwrap();
 }
+
+/// 232 KB on a disk became 40 GB in the folder of temporary files.
+#[test]
+fn an_older_store_that_is_mostly_holes_is_not_copied() {
+    let (_folder, path) = fresh();
+    super::former_schema(&path, 5, &[]);
+    Store::open(&path).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_len(1 << 30).unwrap();
+    let error = Store::open(&path).unwrap_err().to_string();
+    assert!(error.contains("most of its pages are holes, so it is damaged"), "{error}");
+}
