@@ -8,6 +8,7 @@ use crate::output::{FAILURES, Form, INTERRUPTED, print, print_written};
 use crate::progress::{Followed, view};
 use crate::signals;
 use crate::study;
+use iopj_engine::target::is_file_made_as;
 use iopj_load::descriptors;
 use iopj_report::analysis::{Admission, sequential};
 use iopj_report::render::escape;
@@ -95,10 +96,12 @@ fn kept(study: &StudyRecord, trials: usize, summary: &Summary) -> String {
     text += &format!("kept: {}; `iopj report {store}` shows this again\n", counted(trials));
     // Of a file on another host nothing is known here.
     if study.made_target && Path::new(&study.target).is_absolute() {
-        let (file, stays) = (escape(&study.target), Path::new(&study.target).exists());
-        text += &match stays {
-            true => format!("kept: {file}, for `iopj run --resume {store}`\n"),
-            false => format!("removed: {file}, which was measured\n"),
+        let (file, path) = (escape(&study.target), Path::new(&study.target));
+        let id = study.file_id.as_deref().and_then(|id| id.parse().ok());
+        text += &match id.map(|id| is_file_made_as(id, path)) {
+            Some(Ok(true)) => format!("kept: {file}, for `iopj run --resume {store}`\n"),
+            _ if !path.exists() => format!("removed: {file}, which was measured\n"),
+            _ => format!("left alone: {file}, which is not the file that was measured\n"),
         };
     }
     text

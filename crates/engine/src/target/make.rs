@@ -61,6 +61,18 @@ pub fn make_file_as(
 /// # Errors
 /// Another file has it, or it cannot be read or removed.
 pub fn remove_file_made_as(id: FileId, path: &Path) -> Result<bool, TargetError> {
+    if !is_file_made_as(id, path)? {
+        return Ok(false);
+    }
+    fs::remove_file(path).map_err(TargetError::system(path, "removing it"))?;
+    Ok(true)
+}
+
+/// Whether the file that was made with this id is there.
+///
+/// # Errors
+/// Another one is, or it cannot be told.
+pub fn is_file_made_as(id: FileId, path: &Path) -> Result<bool, TargetError> {
     let node = match sys::open_path(path, false) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
         opened => opened.map_err(|e| TargetError::opening(path, "reached", false, e))?,
@@ -70,7 +82,6 @@ pub fn remove_file_made_as(id: FileId, path: &Path) -> Result<bool, TargetError>
     let (size, file) = (inode.size(), super::open_direct(path, &node, false)?);
     let header = read_header(path, &file, size, file_logical_block(path, &node)?)?;
     safety::require_own_header(path, header.as_ref(), size, &id)?;
-    fs::remove_file(path).map_err(TargetError::system(path, "removing it"))?;
     Ok(true)
 }
 

@@ -33,7 +33,7 @@ pub use descriptor::Descriptor;
 pub use error::{DataFault, DiskUse, PassthroughFault, TakeRefusal, TargetError, TargetFault};
 pub use header::{FileId, HEADER_LEN, ParseFileIdError};
 pub use loops::LoopBacking;
-pub use make::{make_file, make_file_as, make_stand_in, remove_file_made_as};
+pub use make::{is_file_made_as, make_file, make_file_as, make_stand_in, remove_file_made_as};
 pub use namespace::NvmeNamespace;
 pub use sys::{nvme_feature, nvme_namespace_feature, set_nvme_feature, set_nvme_namespace_feature};
 pub use taking::{TakeClaims, TakePlan, claim_for_taking, plan_taking, visible_namespace};
