@@ -148,6 +148,7 @@ impl Plan {
                     .or_else(|| by.options.iter().find_map(option))
                     .or_else(|| nodes.into_iter().find_map(|node| named("node", node, is_node, NODE)))
                     .or_else(|| by.arrays.iter().find_map(array))
+                    .or_else(|| by.arrays.iter().find(|array| array.tasks > MOST_TASKS).map(too_many))
             }
             By::Kubernetes(by) => {
                 let namespace = by.namespace.as_ref();
@@ -156,6 +157,16 @@ impl Plan {
                     .or_else(|| folder(Some(&by.folder)))
             }
         })
+    }
+}
+
+/// More tasks than this no job array has (slurm.conf(5), `MaxArraySize`).
+const MOST_TASKS: u32 = 4_000_001;
+
+fn too_many(array: &Array) -> Fault {
+    Fault {
+        what: format!("the job array {} of {} tasks", array.id, array.tasks),
+        rule: "no array has so many",
     }
 }
 

@@ -197,6 +197,9 @@ impl<'a> Slurm<'a> {
             if seen.contains(&task) || !matters {
                 continue;
             }
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(FleetError::Refused("you ended it: not every task was asked for".to_owned()));
+            }
             let state = match live.get(&task) {
                 Some(Live { reason, .. }) => State::now(Phase::Waiting, Some(format!("Slurm: {reason}"))),
                 None => match tasks::ended(&task, self.stop) {
