@@ -105,8 +105,16 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 pub(crate) fn state(input: &[u8]) {
     let seeds = seeds();
     let folder = folder(&seeds[0]);
-    fs::write(folder.path().join("hosts/n1.json"), input).expect("room for a record");
     let campaign = Campaign::open(folder.path()).expect("a sound campaign");
+    // A record bears its host's name, or is refused.
+    let named = serde_json::from_slice::<serde_json::Value>(input).ok();
+    let host = named.as_ref().and_then(|value| value["host"].as_str()).unwrap_or("n1");
+    let _ = campaign.keep(host, &State::now(Phase::Waiting, None));
+    let hosts = fs::read_dir(folder.path().join("hosts")).expect("a folder of hosts");
+    let kept = hosts.flatten().map(|entry| entry.path()).next();
+    let record = kept.unwrap_or_else(|| folder.path().join("hosts/n1.json"));
+    fs::write(&record, input).expect("room for a record");
+    fs::set_permissions(&record, fs::Permissions::from_mode(0o644)).expect("its own file");
     let Ok(known) = campaign.all_known() else { return };
     for (host, state) in known {
         assert!(!host.starts_with('-') && !host.contains(char::is_whitespace), "{host:?}");

@@ -8,6 +8,7 @@ use iopj_fleet::JobFolder;
 use iopj_host::settings::Host;
 use serde_json::{Value, json};
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
@@ -39,7 +40,9 @@ impl Place {
         all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let _ = fs::remove_dir_all(self.at(job));
         fs::create_dir(self.at(job)).unwrap();
-        fs::write(self.at(job).join("job.json"), all.to_string()).unwrap();
+        let description = self.at(job).join("job.json");
+        fs::write(&description, all.to_string()).unwrap();
+        fs::set_permissions(&description, fs::Permissions::from_mode(0o644)).unwrap();
     }
 
     fn begin(&self, job: &str) -> Child {
@@ -171,6 +174,8 @@ fn with_a_job_without_its_target() -> TestFolder {
             "allow": { "exec": false, "secrets": false, "hosts": false },
     });
     fs::write(place("job/job.json"), job.to_string()).unwrap();
+    // Whatever the umask is: nobody else may say what a job does.
+    fs::set_permissions(place("job/job.json"), fs::Permissions::from_mode(0o644)).unwrap();
     folder
 }
 
@@ -199,9 +204,11 @@ fn a_start_that_comes_after_cancel_leaves_the_end_on_record() {
         serde_json::from_str::<Value>(look.lines().last().unwrap()).unwrap()["state"].clone()
     };
     assert_eq!(asked("--stop --cancels 1"), Value::Null);
-    let late = asked("--start --cancels 0");
+    asked("--start --cancels 0");
+    let late = asked("--await");
     assert_eq!((&late["phase"], &late["reason"]), (&"cancelled".into(), &"cancelled before it began".into()));
-    let refused = asked("--start --cancels 1");
+    asked("--start --cancels 1");
+    let refused = asked("--await");
     assert_eq!(refused["phase"], "refused", "it begins, and there is no target");
     asked("--stop --cancels 2");
     assert_eq!(asked("--start --cancels 1"), refused);
