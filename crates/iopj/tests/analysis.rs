@@ -173,12 +173,14 @@ fn sides_of_a_store_are_compared() {
 }
 
 /// Marks a store as emulated, as the runner does under a translator.
-fn emulate(store: &Path) {
-    let file = rusqlite::Connection::open(store).unwrap();
-    let mark = "UPDATE study SET record = json_set(record, '$.emulated', 'QEMU TCG')";
-    assert_eq!(file.execute(mark, []).unwrap(), 1);
-    // That of before does not fit any more.
-    file.execute_batch("DELETE FROM checksum WHERE kind IN ('study', 'trial')").unwrap();
+fn emulate(path: &Path) {
+    let store = Store::open(path).unwrap();
+    let (study, trials) = (store.study().unwrap(), store.trials().unwrap());
+    drop(store);
+    std::fs::remove_file(path).unwrap();
+    let study = StudyRecord { emulated: Some("QEMU TCG".to_owned()), ..study };
+    let mut emulated = Store::create(path, &study).unwrap();
+    trials.iter().for_each(|trial| emulated.add(trial).unwrap());
 }
 
 #[test]
