@@ -64,8 +64,8 @@ pub(crate) fn is_nearly_full(path: &Path) -> bool {
     statvfs(folder(path)).is_ok_and(|free| free.f_bavail.saturating_mul(free.f_frsize) < ROOM_BYTES)
 }
 
-/// True if a file is long, and its disk holds a thousandth of it at most: no compression does that to a store,
-/// and whoever copied it would fill a disk.
+/// True if a file is long, and its disk holds a thousandth of it at most: no compression does that to a
+/// store, and whoever copied it would fill a disk.
 pub(crate) fn is_hollow(path: &Path) -> bool {
     const LONG: u64 = 64 << 20;
     let is = |found: Metadata| found.len() > LONG && found.blocks() * 512 < found.len() / 1000;
