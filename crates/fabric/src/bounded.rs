@@ -32,11 +32,11 @@ pub struct Ended {
 /// Why a program was not left to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutShort {
-    /// It took so long.
+    /// It took longer than this.
     After(Duration),
     /// Somebody said stop.
     Stopped,
-    /// It said more than anybody reads.
+    /// Its output was longer than the most that was to be read.
     Talked,
 }
 
@@ -54,7 +54,7 @@ impl std::fmt::Display for CutShort {
 /// after `limit`, or once `stop` is set.
 ///
 /// # Errors
-/// It cannot be waited for.
+/// The system cannot wait for the program.
 pub fn ended(mut child: Child, limit: Duration, most: u64, stop: &AtomicBool) -> io::Result<Ended> {
     let said = Said::of(child.stderr.take());
     let (sender, read) = mpsc::channel();

@@ -262,7 +262,6 @@ pub(crate) fn sensitive(text: &str) -> Result<HeaderValue, OpenError> {
     Ok(value)
 }
 
-/// An http or https address that holds no user or password.
 /// True unless an address names a port that there is not: the library would ask at the usual one.
 fn has_port(url: &Uri) -> bool {
     let authority = url.authority().map_or("", |authority| authority.as_str());
@@ -272,6 +271,7 @@ fn has_port(url: &Uri) -> bool {
     }
 }
 
+/// An http or https address that holds no user or password.
 pub(crate) fn parse_url(text: &str) -> Result<Uri, OpenError> {
     if text.contains('@') {
         // The text is not repeated: it holds a password.

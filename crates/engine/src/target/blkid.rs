@@ -23,7 +23,7 @@ const MOST: u64 = 64 << 10;
 /// The signature that it finds, in words for a message.
 ///
 /// # Errors
-/// It is there and does not say what is on the device.
+/// blkid is there, and does not say what is on the device.
 pub(super) fn probe(device: &File) -> io::Result<Option<String>> {
     match PLACES.into_iter().find(|place| Path::new(place).exists()) {
         Some(program) => probe_by(program, device).map_err(|error| {

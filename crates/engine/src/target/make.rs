@@ -68,10 +68,10 @@ pub fn remove_file_made_as(id: FileId, path: &Path) -> Result<bool, TargetError>
     Ok(true)
 }
 
-/// Whether the file that was made with this id is there.
+/// True if the file of this name was made under an identity; false if nothing has its name.
 ///
 /// # Errors
-/// Another one is, or it cannot be told.
+/// Another file has it, or it cannot be read.
 pub fn is_file_made_as(id: FileId, path: &Path) -> Result<bool, TargetError> {
     let node = match sys::open_path(path, false) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
