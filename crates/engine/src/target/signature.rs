@@ -20,18 +20,28 @@ const AT_START: &[Signature] = &[
     ("an XFS file system", 0, b"XFSB"),
     ("a btrfs file system", 0x10040, b"_BHRfS_M"),
     ("a bcachefs or bcache member", 4096 + 24, b"\xc6\x85\x73\xf6"),
+    ("a bcachefs or bcache member", 3584, b"\xc6\x85\x73\xf6"),
     ("an F2FS file system", 1024, b"\x10\x20\xf5\xf2"),
+    ("an F2FS file system", 5120, b"\x10\x20\xf5\xf2"),
     ("an EROFS file system", 1024, b"\xe2\xe1\xf5\xe0"),
     ("a squashfs file system", 0, b"hsqs"),
     ("an NTFS file system", 3, b"NTFS    "),
     ("an exFAT file system", 3, b"EXFAT   "),
+    ("an exFAT file system", 12 * 512 + 3, b"EXFAT   "),
+    ("an exFAT file system", 12 * 4096 + 3, b"EXFAT   "),
     ("a BitLocker volume", 3, b"-FVE-FS-"),
     ("a FAT file system", 54, b"FAT1"),
     ("a FAT file system", 82, b"FAT32"),
+    ("a FAT file system", 6 * 512 + 82, b"FAT32"),
+    ("a FAT file system", 6 * 4096 + 82, b"FAT32"),
     ("an ISO 9660 file system", 32_769, b"CD001"),
     ("a UDF file system", 32_769, b"BEA01"),
+    ("a UDF file system", 34_817, b"NSR0"),
     ("a JFS file system", 32_768, b"JFS1"),
+    ("a JFS file system", 0xf000, b"JFS1"),
     ("a ReiserFS file system", 65_588, b"ReIsEr"),
+    ("a ReiserFS file system", 8244, b"ReIsEr"),
+    ("a ReiserFS file system", 65_536, b"ReIsEr4"),
     ("a NILFS2 file system", 1030, b"\x34\x34"),
     ("a GFS2 file system", 65_536, b"\x01\x16\x19\x70"),
     ("an OCFS2 file system", 1024, b"OCFSV2"),
@@ -55,6 +65,13 @@ const AT_START: &[Signature] = &[
     ("a minix file system", 1048, b"\x5a\x4d"),
     ("a BSD disk label", 512, b"\x57\x45\x56\x82"),
     ("an HFS+ file system", 1024, b"H+\x00\x04"),
+    ("an HFS+ file system", 1024, b"HX\x00\x05"),
+    ("an HPFS file system", 8192, b"\x49\xe8\x95\xf9"),
+    ("an Apple partition map", 512, b"PM\x00\x00"),
+    ("an SGI disk label", 0, b"\x0b\xe5\xa9\x41"),
+    ("an Amiga partition table", 0, b"RDSK"),
+    ("an AIX physical volume", 0, b"\xc9\xc2\xd4\xc1"),
+    ("a Windows dynamic disk", 6 * 512, b"PRIVHEAD"),
     ("an APFS container", 32, b"NXSB"),
     ("a VMFS volume", 0x10_0000, b"\x0d\xd0\x01\xc0"),
     ("swap space", 4096 - 10, b"SWAPSPACE2"),
@@ -73,6 +90,7 @@ const AT_START: &[Signature] = &[
     ("an LVM physical volume", 512, b"LABELONE"),
     ("an LVM physical volume", 1024, b"LABELONE"),
     ("an LVM physical volume", 1536, b"LABELONE"),
+    ("an LVM physical volume", 4096 + 4, b" LVM2 x[5A%r0N*>"),
     ("a LUKS volume", 0, b"LUKS\xba\xbe"),
     ("a LUKS volume", 16_384, b"SKUL\xba\xbe"),
     ("an md RAID member", 0, b"\xfc\x4e\x2b\xa9"),
@@ -81,7 +99,13 @@ const AT_START: &[Signature] = &[
     ("a dm-verity volume", 0, b"verity\x00\x00"),
     ("a VDO volume", 0, b"dmvdo001"),
     ("a Stratis member", 512 + 4, b"!Stra0tis"),
+    ("a Stratis member", 9 * 512 + 4, b"!Stra0tis"),
     ("a Ceph BlueStore device", 0, b"bluestore block device"),
+    ("a qcow2 image", 0, b"QFI\xfb"),
+    ("a VMDK image", 0, b"KDMV"),
+    ("a VHDX image", 0, b"vhdxfile"),
+    ("a VHD image", 0, b"conectix"),
+    ("a VDI image", 64, b"\x7f\x10\xda\xbe"),
     BOOT_SECTOR,
 ];
 
@@ -93,6 +117,18 @@ const FAR_IN: &[(&str, u64, &[u8])] = &[
     ("a VMFS file system", 2 << 20, b"\x5e\xf1\xab\x2f"),
     ("a btrfs file system", (64 << 20) + 0x40, b"_BHRfS_M"),
     ("a btrfs file system", (256 << 30) + 0x40, b"_BHRfS_M"),
+    ("an Oracle ASM disk", (1 << 20) + 254 * 4096, b"\x01\x82\x01\x01"),
+    ("an Oracle ASM disk", (4 << 20) + 1022 * 4096, b"\x01\x82\x01\x01"),
+    ("an OCFS2 file system", 1 << 30, b"OCFSV2"),
+    ("an OCFS2 file system", 4 << 30, b"OCFSV2"),
+    ("an OCFS2 file system", 16 << 30, b"OCFSV2"),
+    ("an OCFS2 file system", 64 << 30, b"OCFSV2"),
+    ("an OCFS2 file system", 256 << 30, b"OCFSV2"),
+    ("an OCFS2 file system", 1 << 40, b"OCFSV2"),
+    ("a Ceph BlueStore device", 1 << 30, b"bluestore block device"),
+    ("a Ceph BlueStore device", 10 << 30, b"bluestore block device"),
+    ("a Ceph BlueStore device", 100 << 30, b"bluestore block device"),
+    ("a Ceph BlueStore device", 1000 << 30, b"bluestore block device"),
 ];
 
 /// UFS: the magic numbers of its superblock, which begins at one of these offsets, in either byte order.
@@ -124,6 +160,11 @@ pub(super) fn find(device: &File, size: u64) -> io::Result<Option<&'static str>>
         let labels = read(device, offset, 2 * ZFS_LABEL)?;
         if has_zfs(&labels) {
             return Ok(Some(ZFS));
+        }
+    }
+    for offset in EXT_SECOND.into_iter().filter(|offset| offset + 1024 <= size) {
+        if is_second_of_ext(&read(device, offset, 1024)?) {
+            return Ok(Some("an ext2, ext3 or ext4 file system"));
         }
     }
     for (name, offset, magic) in FAR_IN.iter().copied().chain(at_end(size)) {
@@ -163,7 +204,18 @@ fn has_zfs(labels: &[u8]) -> bool {
     rings.into_iter().any(|offset| ZFS_MAGICS.iter().any(|magic| has(offset, magic)))
 }
 
-/// Signatures at a distance from the end: backup GPT, md 1.0 and 0.90 superblocks, firmware RAID.
+/// The superblock of the second block group of ext2 to ext4, with blocks of 1, 2 and 4 KiB: its magic number
+/// has two bytes, so the number of its group is looked at too.
+const EXT_SECOND: [u64; 3] = [8193 << 10, 32 << 20, 128 << 20];
+const EXT_MAGIC_AT: usize = 56;
+const EXT_GROUP_AT: usize = 90;
+
+fn is_second_of_ext(superblock: &[u8]) -> bool {
+    superblock[EXT_MAGIC_AT..].starts_with(b"\x53\xef") && superblock[EXT_GROUP_AT..].starts_with(b"\x01\x00")
+}
+
+/// Signatures at a distance from the end: backup GPT, md 1.0 and 0.90 superblocks, firmware RAID, DRBD, the
+/// copies of file systems; and XFS's second superblock, a quarter in, as `mkfs.xfs` divides a device.
 fn at_end(size: u64) -> impl Iterator<Item = (&'static str, u64, &'static [u8])> {
     let from_end = |distance: u64| size.saturating_sub(distance);
     [
@@ -179,6 +231,18 @@ fn at_end(size: u64) -> impl Iterator<Item = (&'static str, u64, &'static [u8])>
         ("an LSI RAID member", from_end(512), b"$XIDE$"),
         ("an NVIDIA RAID member", from_end(1024), b"NVIDIA  "),
         ("an Adaptec RAID member", from_end(512), b"DPTM"),
+        ("a Promise RAID member", from_end(63 * 512), b"Promise Technology, Inc."),
+        ("a DRBD device", from_end(4096) + 60, b"\x83\x74\x02\x6b"),
+        ("a DRBD device", from_end(4096) + 60, b"\x83\x74\x02\x6c"),
+        ("a DRBD device", from_end(4096) + 60, b"\x83\x74\x02\x6d"),
+        ("an NTFS file system", from_end(512) + 3, b"NTFS    "),
+        ("an NTFS file system", from_end(4096) + 3, b"NTFS    "),
+        ("an HFS+ file system", from_end(1024), b"H+\x00\x04"),
+        ("an HFS+ file system", from_end(1024), b"HX\x00\x05"),
+        ("a NILFS2 file system", (size / 4096).saturating_sub(1) * 4096 + 6, b"\x34\x34"),
+        ("a Windows dynamic disk", from_end(512), b"PRIVHEAD"),
+        ("a VHD image", from_end(512), b"conectix"),
+        ("an XFS file system", (size / 4096).div_ceil(4) * 4096, b"XFSB"),
     ]
     .into_iter()
 }
@@ -212,6 +276,12 @@ mod tests {
         }
         for (name, offset, magic) in FAR_IN.iter().filter(|(_, offset, _)| *offset < 1 << 30) {
             check(*name, 128 << 20, *offset, *magic);
+        }
+        for offset in EXT_SECOND {
+            let marks: [(u64, &[u8]); 2] = [(offset + 56, b"\x53\xef"), (offset + 90, b"\x01\x00")];
+            let found = |marks| find(&image(129 << 20, marks), 129 << 20).unwrap();
+            assert_eq!(found(&marks), Some("an ext2, ext3 or ext4 file system"), "at {offset}");
+            assert_eq!(found(&marks[..1]), None, "two bytes alone, at {offset}");
         }
         for start in UFS_STARTS {
             let at = (start + UFS_MAGIC_AT) as u64;
