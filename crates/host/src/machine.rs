@@ -62,6 +62,7 @@ pub fn provenance(target: &Target) -> BTreeMap<String, String> {
     let mut facts = facts(target.devices());
     facts.insert("target_bytes".to_owned(), target.data_len().to_string());
     facts.insert("target_logical_block".to_owned(), target.logical_block().to_string());
+    facts.extend(target.inode().map(|inode| ("target_inode".to_owned(), inode)));
     facts
 }
 

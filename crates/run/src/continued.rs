@@ -23,6 +23,13 @@ pub(crate) fn compare_machines(
                  the same drive, or start a new store"
             )));
         }
+        if name == "target_inode" {
+            return Err(RunError::Refused(format!(
+                "the target was the file with inode {before} when the store's trials were measured, and \
+                 another file is in its place now, with inode {now}: put the first one back, or start a new \
+                 store"
+            )));
+        }
         if name == "kernel" || name == "cpu_model" {
             let change = format!("{name} has changed from {before} to {now} since the first trials");
             progress.note(&format!("warning: {change}"));

@@ -60,7 +60,7 @@ pub(crate) fn record(
         planned_trials: cells as u64 * u64::from(study.replicates.fewest()),
         target: side.map_or_else(here, FabricSide::name),
         file_id: target.file_id().map(FileId::to_string),
-        provenance: provenance((access, own), target, metering),
+        provenance: provenance((access, own), (target, made_target), metering),
         warnings: match side {
             Some(side) => side.warnings().into_iter().chain(warnings_of_own(access, own)).collect(),
             None => warnings(study, target),
@@ -103,10 +103,14 @@ fn warnings_of_own(access: &Access<'_>, own: Option<&Access<'_>>) -> Vec<String>
 /// What the figures of a study rest on: the machine, the drive, how it is reached, and the meters.
 fn provenance(
     (access, own): (&Access<'_>, Option<&Access<'_>>),
-    target: &Target,
+    (target, made_target): (&Target, bool),
     metering: Option<&Metering>,
 ) -> BTreeMap<String, String> {
     let mut provenance = provenance_of(target, access.side(), own);
+    if made_target {
+        // It is made anew by whoever continues, and known by its header.
+        provenance.remove("target_inode");
+    }
     provenance.insert("generator_clock".to_owned(), native::clock_name().to_owned());
     provenance.extend(access.provenance().clone());
     provenance.extend(metering.map(Metering::provenance).unwrap_or_default());

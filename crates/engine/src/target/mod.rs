@@ -336,6 +336,12 @@ impl Target {
         &self.warnings
     }
 
+    /// What tells a file from another of its name and size: its inode, and when that was made.
+    pub fn inode(&self) -> Option<String> {
+        let file = self.file.as_ref().filter(|_| self.kind == TargetKind::File)?;
+        sys::inode(file).ok()
+    }
+
     /// The identity in the header of a file that iopj made.
     pub fn file_id(&self) -> Option<&FileId> {
         self.file_id.as_ref()

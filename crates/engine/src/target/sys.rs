@@ -88,6 +88,14 @@ pub(super) fn dio_offset_align(node: &impl AsFd) -> io::Result<Option<u32>> {
     Ok(says.then_some(answer.stx_dio_offset_align))
 }
 
+/// An inode's number, and when it was made where the file system says (statx(2), `STATX_BTIME`).
+pub(super) fn inode(node: &impl AsFd) -> io::Result<String> {
+    let answer = fs::statx(node, "", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
+    let (number, made) = (answer.stx_ino, answer.stx_btime);
+    let says = answer.stx_mask & StatxFlags::BTIME.bits() != 0;
+    Ok(if says { format!("{number} of {}.{:09}", made.tv_sec, made.tv_nsec) } else { number.to_string() })
+}
+
 /// The file system's magic number (statfs(2)).
 pub(super) fn file_system_magic(node: &impl AsFd) -> io::Result<u64> {
     Ok(fs::fstatfs(node)?.f_type as u64)

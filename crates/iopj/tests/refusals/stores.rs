@@ -59,6 +59,21 @@ fn damaged_or_newer_stores_are_refused() {
     refused_as_store(here, "whole.iopj", &["`whole.iopj`", &cause, "use a newer iopj"]);
 }
 
+/// Trials of another file of the same size would have gone into the store.
+#[test]
+fn another_file_in_the_place_of_the_target_is_not_continued_on() {
+    let _alone = alone();
+    let here = &*folder().with_data(1 << 20);
+    succeeds(&mut iopj(here, &format!("run --target data --store s.iopj {PLAIN}")));
+    succeeds(&mut iopj(here, "run --resume s.iopj"));
+    fs::rename(here.join("data"), here.join("first")).unwrap();
+    fs::copy(here.join("first"), here.join("data")).unwrap();
+    let cause = "another file is in its place now, with inode ";
+    refuses(here, "run --resume s.iopj", &["the target was the file with inode ", cause, "a new store"]);
+    fs::rename(here.join("first"), here.join("data")).unwrap();
+    succeeds(&mut iopj(here, "run --resume s.iopj"));
+}
+
 /// Only `report --check` said it.
 #[test]
 fn an_older_store_says_that_nothing_protects_it() {

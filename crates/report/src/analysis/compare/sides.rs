@@ -82,7 +82,8 @@ pub(super) fn differing_facts(before: &StudyRecord, after: &StudyRecord) -> Vec<
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let rank = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
     let mut names: Vec<&String> =
-        names.into_iter().filter(|name| before.get(*name) != after.get(*name)).collect();
+        // Two files are two inodes, which says nothing of either.
+        names.into_iter().filter(|n| before.get(*n) != after.get(*n) && *n != "target_inode").collect();
     names.sort_by_key(|name| rank(name));
     let value = |facts: &BTreeMap<String, String>, name: &String| facts.get(name).cloned();
     let difference = |name: &String| SideDifference {
