@@ -5,8 +5,8 @@ use crate::frame::{BEAT, Hello, SILENCE, ToAgent, ToHost, line_of, read_line};
 use iopj_host::settings::Uuid;
 use serde_json::Value;
 use std::io::{BufReader, Read, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,6 +16,10 @@ use std::time::{Duration, Instant};
 const LAST_CALL: Duration = Duration::from_secs(20);
 /// How often the host's silence is looked at.
 const LOOK: Duration = Duration::from_millis(200);
+/// Questions that wait for their turn. A host asks one at a time.
+const MOST_ASKED: usize = 16;
+/// All that waits for its turn. A host says `hello` until it is answered.
+const MOST_WAITING: usize = 1024;
 
 /// Answers the questions of one session. Dropped, it puts back what it changed.
 pub trait Handler {
@@ -28,10 +32,12 @@ pub trait Handler {
 }
 
 /// How an agent's service ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Served {
     /// The stream ended.
     Ended,
+    /// The stream cannot be read, and why.
+    Unreadable(String),
     /// The host was silent for too long.
     Silence,
 }
@@ -41,7 +47,7 @@ enum Event {
     Hello(Uuid, u32),
     Ask(Uuid, u64, Value),
     Bye,
-    End,
+    End(Served),
 }
 
 /// What the threads of an agent share.
@@ -53,6 +59,8 @@ struct Shared {
     stop: AtomicBool,
     /// The number of the question that was read and is not answered yet.
     asked: Mutex<Option<u64>>,
+    /// How many questions were read and have not had their turn yet.
+    waiting: AtomicUsize,
     /// The session, once there is one.
     session: Mutex<Option<Uuid>>,
     ended: AtomicBool,
@@ -92,6 +100,11 @@ impl Shared {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn end_session(&self) {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
     fn silence(&self) -> Duration {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
@@ -111,10 +124,11 @@ pub fn serve<'h>(
         heard: Mutex::new(Instant::now()),
         stop: AtomicBool::new(false),
         asked: Mutex::new(None),
+        waiting: AtomicUsize::new(0),
         session: Mutex::new(None),
         ended: AtomicBool::new(false),
     });
-    let (events, received) = channel();
+    let (events, received) = sync_channel(MOST_WAITING);
     let reader = Arc::clone(&shared);
     thread::spawn(move || read(input, &reader, &events));
     let beater = Arc::clone(&shared);
@@ -141,6 +155,7 @@ fn answer_all<'h>(
                 shared.send(&ToHost::Hello { session, hello: hello.clone() });
             }
             Ok(Event::Ask(session, id, ask)) => {
+                shared.waiting.fetch_sub(1, Ordering::Relaxed);
                 let (Some(handler), true) = (&mut handler, shared.session() == Some(session.clone())) else {
                     continue;
                 };
@@ -152,7 +167,8 @@ fn answer_all<'h>(
                 shared.send(&ToHost::Answer { session: session.clone(), id, answer });
             }
             Ok(Event::Bye) => drop(handler.take()),
-            Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return Served::Ended,
+            Ok(Event::End(served)) => return served,
+            Err(RecvTimeoutError::Disconnected) => return Served::Ended,
             Err(RecvTimeoutError::Timeout) => {}
         }
         if handler.is_some() && shared.silence() > SILENCE {
@@ -162,9 +178,14 @@ fn answer_all<'h>(
 }
 
 /// Reads what the host sends until the stream ends.
-fn read(input: impl Read, shared: &Shared, events: &Sender<Event>) {
+fn read(input: impl Read, shared: &Shared, events: &SyncSender<Event>) {
     let mut input = BufReader::new(input);
-    while let Ok(Some(line)) = read_line(&mut input) {
+    let end = loop {
+        let line = match read_line(&mut input) {
+            Ok(Some(line)) => line,
+            Ok(None) => break Served::Ended,
+            Err(error) => break Served::Unreadable(error.to_string()),
+        };
         let Ok(frame) = serde_json::from_str::<ToAgent>(&line) else { continue };
         let event = match frame {
             ToAgent::Hello { session, version } => {
@@ -176,12 +197,12 @@ fn read(input: impl Read, shared: &Shared, events: &Sender<Event>) {
             frame if shared.session() != Some(session_of(&frame)) => continue,
             ToAgent::Beat { .. } => None,
             ToAgent::Bye { .. } => {
-                shared.session.lock().unwrap_or_else(PoisonError::into_inner).take();
-                shared.stop.store(true, Ordering::Relaxed);
+                shared.end_session();
                 Some(Event::Bye)
             }
             ToAgent::Ask { session, id, ask } => {
                 shared.begin(id);
+                shared.waiting.fetch_add(1, Ordering::Relaxed);
                 Some(Event::Ask(session, id, ask))
             }
             ToAgent::Stop { id, .. } => {
@@ -190,12 +211,18 @@ fn read(input: impl Read, shared: &Shared, events: &Sender<Event>) {
             }
         };
         *shared.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        if event.is_some_and(|event| events.send(event).is_err()) {
-            return;
+        let is_flood = shared.waiting.load(Ordering::Relaxed) > MOST_ASKED;
+        match event.map_or(Ok(()), |event| events.try_send(event)) {
+            Ok(()) if !is_flood => {}
+            Ok(()) | Err(TrySendError::Full(_)) => {
+                break Served::Unreadable("it asks, and does not wait for answers".to_owned());
+            }
+            Err(TrySendError::Disconnected(_)) => return,
         }
-    }
-    shared.stop.store(true, Ordering::Relaxed);
-    let _ = events.send(Event::End);
+    };
+    // What is not answered yet is not asked any more.
+    shared.end_session();
+    let _ = events.send(Event::End(end));
     last_call(shared);
 }
 

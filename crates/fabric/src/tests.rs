@@ -101,6 +101,33 @@ fn questions_are_answered_and_refused() {
     assert_eq!(latest(&said), ["opened", "dropped"]);
 }
 
+/// They were kept until the memory was full.
+#[test]
+fn a_host_that_asks_without_waiting_is_given_up() {
+    let (mut stream, served, said) = agent(VERSION);
+    let session = Uuid::random().unwrap();
+    let hello = ToAgent::Hello { session: session.clone(), version: VERSION };
+    stream.write_all(&line_of(&hello).unwrap()).unwrap();
+    for id in 0..1000 {
+        let ask = ToAgent::Ask { session: session.clone(), id, ask: json!("wait") };
+        if stream.write_all(&line_of(&ask).unwrap()).is_err() {
+            break;
+        }
+    }
+    let why = "it asks, and does not wait for answers".to_owned();
+    assert_eq!(served.join().unwrap(), Served::Unreadable(why));
+    assert_eq!(latest(&said).first(), Some(&"opened"));
+}
+
+#[test]
+fn a_line_without_end_is_no_end_of_the_stream() {
+    let (mut stream, served, _said) = agent(VERSION);
+    let part = vec![b'a'; 1 << 20];
+    while stream.write_all(&part).is_ok() {}
+    let Served::Unreadable(why) = served.join().unwrap() else { panic!("the stream ended") };
+    assert!(why.contains("longer than 64 MiB"), "{why}");
+}
+
 /// Ctrl-C waited for the end of the question at hand.
 #[test]
 fn a_question_that_is_stopped_ends_and_stops_no_other() {

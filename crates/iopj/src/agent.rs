@@ -1,6 +1,7 @@
 //! `iopj agent`: the target host's side of a run over fabrics; and the guardian of either side.
 
 use crate::output::FAILURES;
+use iopj_fabric::Served;
 use iopj_fabric::guardian::{Guardian, guard as wait_and_restore};
 use iopj_host::settings::Host;
 use std::io::{self, IsTerminal};
@@ -16,7 +17,10 @@ pub(crate) fn agent(rest_ms: Option<u64>) -> anyhow::Result<ExitCode> {
     }
     // What it leaves changed if it is killed, the guardian puts back.
     let _guardian = Guardian::start()?;
-    iopj_run::serve_agent(io::stdin(), io::stdout(), rest_ms.map(Duration::from_millis))?;
+    let served = iopj_run::serve_agent(io::stdin(), io::stdout(), rest_ms.map(Duration::from_millis))?;
+    if let Served::Unreadable(why) = served {
+        anyhow::bail!("the host at the other end is not understood: {why}; speak to the agent by `iopj run`");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

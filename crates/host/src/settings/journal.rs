@@ -9,7 +9,7 @@ use crate::sysfs;
 use iopj_engine::PciAddress;
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -210,6 +210,8 @@ pub(super) enum JournalError {
 /// Why a line of a journal is not one that iopj writes.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LineError {
+    #[error("is longer than any that iopj writes")]
+    Long,
     #[error("is not a change: {0}")]
     Form(serde_json::Error),
     #[error("names `{}`, which is not on the list of what may be written", .0.escape_default())]
@@ -220,13 +222,11 @@ pub(super) enum LineError {
     Device,
 }
 
-/// Reads a journal's text. A torn last line is left out: the run died while it wrote it, so its change was
-/// not made.
-pub(super) fn parse(text: &str) -> Result<Record, JournalError> {
-    let whole = text.rsplit_once('\n').map_or("", |(whole, _torn)| whole);
-    let mut lines = whole.lines();
-    let header: Header =
-        serde_json::from_str(lines.next().unwrap_or_default()).map_err(JournalError::Header)?;
+/// Reads a journal, a line at a time. A torn last line is left out: the run died while it wrote it, so its
+/// change was not made.
+pub(super) fn parse(mut text: impl BufRead) -> Result<Record, JournalError> {
+    let first = next_line(&mut text, 1)?.unwrap_or_default();
+    let header: Header = serde_json::from_str(&first).map_err(JournalError::Header)?;
     if header.iopj_journal != VERSION {
         return Err(JournalError::Version(header.iopj_journal));
     }
@@ -234,11 +234,25 @@ pub(super) fn parse(text: &str) -> Result<Record, JournalError> {
         return Err(JournalError::Device(drive.name.clone()));
     }
     let mut undo = Undo::default();
-    for (number, line) in lines.enumerate() {
-        let (item, old) = undo_of(line, &header).map_err(|error| JournalError::Line(number + 2, error))?;
+    let mut number = 2;
+    while let Some(line) = next_line(&mut text, number)? {
+        let (item, old) = undo_of(&line, &header).map_err(|error| JournalError::Line(number, error))?;
         undo.note(item, old);
+        number += 1;
     }
     Ok(Record { header, undo })
+}
+
+/// The longest line of a journal: the first names the drives, and any other one setting.
+const LONGEST: u64 = 1 << 20;
+
+fn next_line(text: &mut impl BufRead, number: usize) -> Result<Option<String>, JournalError> {
+    let mut line = String::new();
+    text.take(LONGEST).read_line(&mut line).map_err(JournalError::Read)?;
+    if line.len() as u64 == LONGEST && !line.ends_with('\n') {
+        return Err(JournalError::Line(number, LineError::Long));
+    }
+    Ok(line.strip_suffix('\n').map(str::to_owned))
 }
 
 /// What the journal of this text would have put back, newest first: each item, and its value.
@@ -246,7 +260,7 @@ pub(super) fn parse(text: &str) -> Result<Record, JournalError> {
 /// # Errors
 /// Why it cannot be trusted.
 pub fn undone_by(text: &str) -> Result<Vec<(String, String)>, String> {
-    let record = parse(text).map_err(|error| error.to_string())?;
+    let record = parse(text.as_bytes()).map_err(|error| error.to_string())?;
     Ok(record.undo.newest_first().map(|(item, old)| (item.to_string(), old.to_owned())).collect())
 }
 
@@ -264,8 +278,6 @@ fn undo_of(line: &str, header: &Header) -> Result<(Item, String), LineError> {
 }
 
 /// Reads and parses an open journal.
-pub(super) fn read(mut file: &File) -> Result<Record, JournalError> {
-    let mut text = String::new();
-    file.read_to_string(&mut text).map_err(JournalError::Read)?;
-    parse(&text)
+pub(super) fn read(file: &File) -> Result<Record, JournalError> {
+    parse(BufReader::new(file))
 }

@@ -146,8 +146,16 @@ proptest! {
 
     #[test]
     fn the_journal_parser_never_panics(text in "\\PC{0,80}(\n\\PC{0,80}){0,3}") {
-        let _ = journal::parse(&text);
+        let _ = journal::parse(text.as_bytes());
     }
+}
+
+/// A journal was read as a whole, whatever its size.
+#[test]
+fn a_line_of_a_journal_that_never_ends_is_refused() {
+    let endless = std::io::BufReader::new(std::io::repeat(b'a'));
+    let why = journal::parse(endless).unwrap_err().to_string();
+    assert_eq!(why, "its line 1 is longer than any that iopj writes");
 }
 
 #[test]
@@ -160,7 +168,7 @@ fn a_journal_cut_anywhere_holds_the_lines_before() {
     });
     for cut in 0..=text.len() {
         let lines = text[..cut].matches('\n').count();
-        match journal::parse(&text[..cut]) {
+        match journal::parse(&text.as_bytes()[..cut]) {
             Ok(record) => assert_eq!(record.undo.newest_first().count(), lines - 1, "cut at {cut}"),
             Err(_) => assert_eq!(lines, 0, "cut at {cut}"),
         }

@@ -79,7 +79,7 @@ fn what_a_dead_run_exported_is_removed() {
     }
     let text = &fixture.journals()[0];
     assert!(!text.contains("DHHC"), "the secret is in the journal: {text}");
-    let record = crate::settings::journal::parse(text).unwrap();
+    let record = crate::settings::journal::parse(text.as_bytes()).unwrap();
     let outcome = crate::settings::restore::put_back(&host, &record.undo, &[]);
     assert_eq!(outcome.failed, []);
     assert_eq!(outcome.restored.len(), 3);
