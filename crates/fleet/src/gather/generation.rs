@@ -2,12 +2,12 @@
 //! `current`, so one rename switches all of them.
 
 use super::GatherError;
-use super::manifest::{FILE, Manifest, PartRecord};
+use super::manifest::{FILE, Manifest, ManifestError, PartRecord};
 use super::partition::folder;
 use crate::table::{SCHEMA_VERSION, Table};
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// Of the folder of generations.
@@ -51,7 +51,7 @@ impl Generations {
             }
         }
         let path = dataset.join(LOCK);
-        let lock = File::create(&path).map_err(at(&path))?;
+        let lock = open_lock(&path).map_err(at(&path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(GatherError::Locked(dataset.to_owned())),
@@ -59,23 +59,24 @@ impl Generations {
         }
         let generations = dataset.join(GENERATIONS);
         fs::create_dir_all(&generations).map_err(at(&generations))?;
-        Ok(Generations { dataset: dataset.to_owned(), _lock: lock })
+        // What is not in force is removed from there.
+        if !fs::symlink_metadata(&generations).map_err(at(&generations))?.is_dir() {
+            return Err(GatherError::LedOut(generations));
+        }
+        let generations = Generations { dataset: dataset.to_owned(), _lock: lock };
+        generations.current()?;
+        Ok(generations)
     }
 
     /// What readers see.
     pub(super) fn manifest(&self) -> Result<Manifest, GatherError> {
         let path = self.dataset.join(CURRENT).join(FILE);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Manifest::empty()),
-            Err(error) => return Err(GatherError::Io { path, error }),
-        };
-        let read = serde_json::from_str::<Manifest>(&text);
-        let manifest =
-            read.map_err(|error| GatherError::Manifest { path: path.clone(), error: error.to_string() })?;
-        match manifest.schema {
-            SCHEMA_VERSION => Ok(manifest),
-            found => Err(GatherError::Schema { path: self.dataset.clone(), found, known: SCHEMA_VERSION }),
+        match Manifest::read(&path) {
+            Err(ManifestError::Io(error)) if error.kind() == ErrorKind::NotFound => Ok(Manifest::empty()),
+            Err(ManifestError::Schema(found)) => {
+                Err(GatherError::Schema { path: self.dataset.clone(), found, known: SCHEMA_VERSION })
+            }
+            read => read.map_err(|error| GatherError::Manifest { path, error: error.to_string() }),
         }
     }
 
@@ -139,7 +140,11 @@ impl Generations {
     fn current(&self) -> Result<String, GatherError> {
         let path = self.dataset.join(CURRENT);
         match fs::read_link(&path) {
-            Ok(link) => Ok(link.file_name().unwrap_or_default().to_string_lossy().into_owned()),
+            Ok(link) => {
+                let number = link.strip_prefix(GENERATIONS).ok().and_then(Path::to_str);
+                let number = number.filter(|name| is_number(name)).map(str::to_owned);
+                number.ok_or(GatherError::LedOut(path))
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
                 Err(GatherError::Copied(self.dataset.clone()))
@@ -151,10 +156,25 @@ impl Generations {
     /// Removes generations. One that stays because it cannot be removed takes space and nothing else.
     fn remove_all_but(&self, kept: &[&str]) {
         let entries = fs::read_dir(self.dataset.join(GENERATIONS)).into_iter().flatten().flatten();
-        for entry in entries.filter(|entry| !kept.contains(&&*entry.file_name().to_string_lossy())) {
-            let _ = fs::remove_dir_all(entry.path());
+        for entry in entries {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if is_number(name.strip_prefix(HALF).unwrap_or(&name)) && !kept.contains(&&*name) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
         }
     }
+}
+
+/// Whether a generation is called so.
+fn is_number(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The file of the lock: what a link leads to stays as it is.
+fn open_lock(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    OpenOptions::new().write(true).create(true).truncate(false).custom_flags(flags).open(path)
 }
 
 impl Next {
@@ -180,4 +200,71 @@ impl Next {
 /// Where a part's file is in a generation.
 fn within(part: &PartRecord, table: Table) -> PathBuf {
     Path::new(table.name()).join(folder(&part.kind())).join(&part.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(dataset: &Path) -> String {
+        let opened = Generations::open(dataset).and_then(|generations| generations.manifest());
+        opened.unwrap_err().to_string()
+    }
+
+    /// The folder that a link led to was emptied, and a file truncated.
+    #[test]
+    fn links_of_a_strangers_data_set_lead_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("own/7")).unwrap();
+        fs::create_dir_all(at("own/letters")).unwrap();
+        fs::create_dir(at("data")).unwrap();
+        symlink(at("own"), at("data/generations")).unwrap();
+        assert!(refused(&at("data")).contains("leads out of the data set"));
+        fs::remove_file(at("data/generations")).unwrap();
+        symlink("../own/7", at("data/current")).unwrap();
+        assert!(refused(&at("data")).contains("leads out of the data set"));
+        fs::remove_file(at("data/current")).unwrap();
+        fs::write(at("letter"), "dear").unwrap();
+        fs::remove_file(at("data/.lock")).unwrap();
+        symlink("../letter", at("data/.lock")).unwrap();
+        assert!(refused(&at("data")).contains(".lock"));
+        assert_eq!(fs::read(at("letter")).unwrap(), b"dear");
+        assert_eq!(fs::read_dir(at("own")).unwrap().count(), 2);
+        fs::remove_file(at("data/.lock")).unwrap();
+        // What is no generation stays, also in the data set itself.
+        for name in ["letters", "half-3", "3"] {
+            fs::create_dir_all(at("data/generations").join(name)).unwrap();
+        }
+        Generations::open(&at("data")).unwrap().clean().unwrap();
+        let left: Vec<_> =
+            fs::read_dir(at("data/generations")).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["letters"]);
+    }
+
+    #[test]
+    fn a_part_is_a_file_of_its_data_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        let read = |part: &str, generation: u64| {
+            let part = serde_json::json!({
+                "name": part, "machine": "..", "drive": "../..", "kernel": "/", "stores": []
+            });
+            let text =
+                serde_json::json!({ "schema": SCHEMA_VERSION, "generation": generation, "parts": [part] });
+            fs::write(&file, text.to_string()).unwrap();
+            Manifest::read(&file).map_err(|error| error.to_string())
+        };
+        let inside = within(&read("part-3-0.parquet", 3).unwrap().parts[0], Table::Trials);
+        assert_eq!(inside.to_str(), Some("trials/machine=../drive=..%2F../kernel=%2F/part-3-0.parquet"));
+        for name in
+            ["../../../part-3-0.parquet", "/part-3-0.parquet", "part-3-0.parquet/..", "part--0.parquet", ""]
+        {
+            assert!(read(name, 3).unwrap_err().contains("is no name of a part"), "{name}");
+        }
+        assert!(read("part-3-0.parquet", u64::MAX).unwrap_err().contains("so many generations"));
+        fs::remove_file(&file).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &file, 0o644.into()).unwrap();
+        assert!(Manifest::read(&file).unwrap_err().to_string().contains("pipe"));
+    }
 }

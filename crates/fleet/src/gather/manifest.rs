@@ -1,8 +1,10 @@
 //! `iopj-dataset.json`: what a generation of a data set consists of.
 
 use crate::table::{Kind, SCHEMA_VERSION};
+use iopj_core::files::read_regular_text;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// The name of the file.
 pub const FILE: &str = "iopj-dataset.json";
@@ -46,7 +48,50 @@ pub struct StoreRecord {
     pub trials: u64,
 }
 
+/// The longest list: far more stores than there are hosts.
+const LONGEST: u64 = 1 << 30;
+/// More generations than anybody gathers.
+const MOST_GENERATIONS: u64 = 1 << 48;
+
+/// Why a list of parts cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// It cannot be read.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It is none that a gather writes.
+    #[error("{0}")]
+    Text(String),
+    /// It has this schema, and not [`SCHEMA_VERSION`].
+    #[error("it has schema {0}")]
+    Schema(u32),
+}
+
 impl Manifest {
+    /// Reads a list of parts, which may be a stranger's: each part is a file of the data set, and no way out
+    /// of it.
+    ///
+    /// # Errors
+    /// It cannot be read, has another schema, or is none that a gather writes.
+    pub fn read(file: &Path) -> Result<Manifest, ManifestError> {
+        let text = read_regular_text(file, LONGEST)?;
+        let not = |error: serde_json::Error| ManifestError::Text(error.to_string());
+        let manifest: Manifest = serde_json::from_str(&text).map_err(not)?;
+        if manifest.schema != SCHEMA_VERSION {
+            return Err(ManifestError::Schema(manifest.schema));
+        }
+        if manifest.generation > MOST_GENERATIONS {
+            return Err(ManifestError::Text("no gather has written so many generations".to_owned()));
+        }
+        match manifest.parts.iter().find(|part| !is_name(&part.name)) {
+            Some(part) => Err(ManifestError::Text(format!(
+                "`{}` is no name of a part, as `part-3-0.parquet` is",
+                part.name.escape_debug()
+            ))),
+            None => Ok(manifest),
+        }
+    }
+
     /// Of a data set that is empty.
     pub(super) fn empty() -> Manifest {
         Manifest { schema: SCHEMA_VERSION, generation: 0, parts: Vec::new() }
@@ -56,6 +101,13 @@ impl Manifest {
     pub fn stores(&self) -> impl Iterator<Item = &StoreRecord> {
         self.parts.iter().flat_map(|part| &part.stores)
     }
+}
+
+/// Whether this is the name of a part's files.
+fn is_name(text: &str) -> bool {
+    let numbers = text.strip_prefix("part-").and_then(|rest| rest.strip_suffix(".parquet"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.and_then(|rest| rest.split_once('-')).is_some_and(|(a, b)| is_number(a) && is_number(b))
 }
 
 impl PartRecord {

@@ -14,7 +14,7 @@ mod plan;
 mod scan;
 mod work;
 
-pub use manifest::{FILE, Manifest, PartRecord, StoreRecord};
+pub use manifest::{FILE, Manifest, ManifestError, PartRecord, StoreRecord};
 pub use partition::{escape, file_name, folder};
 pub use scan::Problem;
 
@@ -61,6 +61,9 @@ pub enum GatherError {
     /// Its links were followed when it was copied.
     #[error("{0} is a copy without the links of a data set: gather into a new folder, or copy with `cp -a`")]
     Copied(PathBuf),
+    /// A link in it leads elsewhere.
+    #[error("{0} leads out of the data set: gather into a new folder")]
+    LedOut(PathBuf),
     /// Another gather writes to it.
     #[error("another gather writes to {0}: wait for it, or end it")]
     Locked(PathBuf),

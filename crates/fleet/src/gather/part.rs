@@ -7,6 +7,7 @@ use super::plan::Carried;
 use crate::table::{self, Contents, Latencies, SCHEMA_VERSION, Table};
 use arrow_array::cast::AsArray;
 use arrow_array::{BooleanArray, RecordBatch};
+use iopj_core::files::open_regular;
 use parquet::arrow::arrow_reader::{ArrowPredicateFn, ParquetRecordBatchReaderBuilder, RowFilter};
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::Compression;
@@ -110,7 +111,7 @@ fn rows(
     path: &PathBuf,
     carried: &Carried,
 ) -> Result<parquet::arrow::arrow_reader::ParquetRecordBatchReader, ParquetError> {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(path)?)?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(open_regular(path)?)?;
     if carried.stores.len() == carried.part.stores.len() {
         return builder.build();
     }

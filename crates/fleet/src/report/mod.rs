@@ -18,14 +18,13 @@ pub use policy::model;
 pub use text::text;
 pub use winners::{Mean, PathFigures, WorkloadReport};
 
-use crate::gather::{FILE, Manifest, PartRecord};
+use crate::gather::{FILE, Manifest, ManifestError, PartRecord};
 use crate::table::{Kind, SCHEMA_VERSION};
 use iopj_model::Observation;
 use iopj_report::analysis::stats::holm_over_tested;
 use read::{Cells, KindTrials};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Why there is no report.
@@ -127,13 +126,11 @@ pub fn report(dataset: &Path) -> Result<FleetReport, ReportError> {
 }
 
 fn manifest(dataset: &Path) -> Result<Manifest, ReportError> {
-    let not = |error: String| ReportError::NotADataset { path: dataset.to_owned(), error };
-    let text = fs::read_to_string(dataset.join(FILE)).map_err(|error| not(error.to_string()))?;
-    let manifest: Manifest = serde_json::from_str(&text).map_err(|error| not(error.to_string()))?;
-    match manifest.schema {
-        SCHEMA_VERSION => Ok(manifest),
-        found => Err(ReportError::Schema { path: dataset.to_owned(), found, known: SCHEMA_VERSION }),
-    }
+    let path = || dataset.to_owned();
+    Manifest::read(&dataset.join(FILE)).map_err(|error| match error {
+        ManifestError::Schema(found) => ReportError::Schema { path: path(), found, known: SCHEMA_VERSION },
+        error => ReportError::NotADataset { path: path(), error: error.to_string() },
+    })
 }
 
 fn of_kind(folder: &Path, kind: &Kind, parts: &[&PartRecord]) -> Result<KindReport, ReportError> {

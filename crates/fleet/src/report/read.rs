@@ -6,11 +6,11 @@ use crate::table::{Kind, Table};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
+use iopj_core::files::open_regular;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::errors::ParquetError;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
 use std::path::Path;
 
 /// A figure of a trial that is compared.
@@ -174,7 +174,7 @@ pub(super) fn batches(
     path: &Path,
     columns: &[&str],
 ) -> Result<parquet::arrow::arrow_reader::ParquetRecordBatchReader, ParquetError> {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(path)?)?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(open_regular(path)?)?;
     let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
     builder.with_projection(mask).with_batch_size(8192).build()
 }

@@ -3,6 +3,7 @@
 use super::refusals;
 use crate::args::SubmitArgs;
 use anyhow::Context;
+use iopj_core::files::read_whole_text;
 use iopj_fleet::campaign::{By, ByKubernetes, BySlurm, BySsh, Plan};
 use iopj_fleet::job::{FORMAT, Job};
 use iopj_fleet::{hosts, serials, slurm};
@@ -60,9 +61,12 @@ pub(super) fn of(args: &SubmitArgs) -> anyhow::Result<(Plan, Study, PathBuf)> {
     Ok((Plan { format: FORMAT, job, by }, study, folder))
 }
 
+/// The longest list of serial numbers.
+const LONGEST_LIST: u64 = 16 << 20;
+
 fn listed(file: &Path) -> anyhow::Result<Vec<String>> {
     let name = file.display().to_string();
-    let text = std::fs::read_to_string(file)
+    let text = read_whole_text(file, LONGEST_LIST)
         .with_context(|| format!("--serials: `{name}` cannot be read: name a list of serial numbers"))?;
     Ok(serials::parse(&text, &name)?)
 }
