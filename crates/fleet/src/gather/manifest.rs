@@ -1,8 +1,9 @@
 //! `iopj-dataset.json`: what a generation of a data set consists of.
 
-use crate::table::{Kind, SCHEMA_VERSION};
+use crate::table::{Kind, SCHEMA_VERSION, Table};
 use iopj_core::files::read_regular_text;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,9 @@ pub struct PartRecord {
     pub kernel: String,
     /// Its stores.
     pub stores: Vec<StoreRecord>,
+    /// SHA-256 of its file in each table, in hexadecimal digits. Older data sets have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sums: BTreeMap<String, String>,
 }
 
 /// A store in a part.
@@ -111,6 +115,11 @@ fn is_name(text: &str) -> bool {
 }
 
 impl PartRecord {
+    /// The checksum of its file in a table, where there is one.
+    pub(crate) fn sum(&self, table: Table) -> Option<&str> {
+        self.sums.get(table.name()).map(String::as_str)
+    }
+
     /// The kind of machine that all its stores are of.
     pub fn kind(&self) -> Kind {
         Kind { machine: self.machine.clone(), drive: self.drive.clone(), kernel: self.kernel.clone() }

@@ -5,6 +5,7 @@
 //! any point leaves the generation before or the one after; what it left half made is removed by the next
 //! gather. A reader sees each trial once: of the old generation, or of the new one.
 
+pub(crate) mod foreign;
 mod generation;
 mod manifest;
 mod parallel;

@@ -1,14 +1,14 @@
 //! A part: one Parquet file in each table, written store by store.
 
 use super::GatherError;
+use super::foreign::{self, Rows};
 use super::generation::{Generations, Next};
 use super::manifest::{PartRecord, StoreRecord};
 use super::plan::Carried;
 use crate::table::{self, Contents, Latencies, SCHEMA_VERSION, Table};
 use arrow_array::cast::AsArray;
 use arrow_array::{BooleanArray, RecordBatch};
-use iopj_core::files::open_regular;
-use parquet::arrow::arrow_reader::{ArrowPredicateFn, ParquetRecordBatchReaderBuilder, RowFilter};
+use parquet::arrow::arrow_reader::{ArrowPredicateFn, ParquetRecordBatchReader, RowFilter};
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
@@ -16,7 +16,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A row group is written out when it holds so much.
 const GROUP_BYTES: usize = 64 << 20;
@@ -63,7 +63,7 @@ impl PartWriter {
         for file in self.files.iter_mut().filter(|file| file.table != Table::Latencies) {
             let path = from.file(&carried.part, file.table);
             let refused = |error| GatherError::Parquet { path: path.clone(), error };
-            for batch in rows(&path, carried).map_err(refused)? {
+            for batch in rows(&path, carried, file.table).map_err(refused)? {
                 file.add(&batch.map_err(|error| refused(error.into()))?, &mut self.latencies)?;
             }
         }
@@ -72,17 +72,20 @@ impl PartWriter {
     }
 
     /// Ends the files; `None`, and no files, if the part holds no store.
-    pub(super) fn finish(self) -> Result<Option<PartRecord>, GatherError> {
+    pub(super) fn finish(mut self) -> Result<Option<PartRecord>, GatherError> {
         for mut file in self.files {
             if file.table == Table::Latencies {
                 file.write(&self.latencies.batch())?;
             }
-            let TableFile { path, writer, .. } = file;
+            let TableFile { table, path, writer } = file;
             let closed = writer.into_inner();
             closed.map_err(|error| GatherError::Parquet { path: path.clone(), error })?;
             if self.part.stores.is_empty() {
                 fs::remove_file(&path).map_err(|error| GatherError::Io { path, error })?;
+                continue;
             }
+            let sum = foreign::sum(&path).map_err(|error| GatherError::Io { path, error })?;
+            self.part.sums.insert(table.name().to_owned(), sum);
         }
         Ok(Some(self.part).filter(|part| !part.stores.is_empty()))
     }
@@ -107,21 +110,21 @@ impl TableFile {
 }
 
 /// The rows of some stores of a part's table, in their order.
-fn rows(
-    path: &PathBuf,
-    carried: &Carried,
-) -> Result<parquet::arrow::arrow_reader::ParquetRecordBatchReader, ParquetError> {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(open_regular(path)?)?;
+fn rows(path: &Path, carried: &Carried, table: Table) -> Result<Rows, ParquetError> {
+    foreign::rows(path, carried.part.sum(table), |asked| those_of(asked, carried))
+}
+
+fn those_of(asked: foreign::Asked, carried: &Carried) -> Result<ParquetRecordBatchReader, ParquetError> {
     if carried.stores.len() == carried.part.stores.len() {
-        return builder.build();
+        return asked.build();
     }
-    let column = ProjectionMask::columns(builder.parquet_schema(), ["store"]);
+    let column = ProjectionMask::columns(asked.parquet_schema(), ["store"]);
     let wanted: HashSet<String> = carried.stores.iter().map(|store| store.id.clone()).collect();
     let is_wanted = ArrowPredicateFn::new(column, move |batch: RecordBatch| {
         let ids = batch.column(0).as_string::<i32>();
         Ok(ids.iter().map(|id| Some(id.is_some_and(|id| wanted.contains(id)))).collect::<BooleanArray>())
     });
-    builder.with_row_filter(RowFilter::new(vec![Box::new(is_wanted)])).build()
+    asked.with_row_filter(RowFilter::new(vec![Box::new(is_wanted)])).build()
 }
 
 /// Snappy, which all engines read; the version of the schema stands in each file.

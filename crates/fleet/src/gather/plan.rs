@@ -146,7 +146,7 @@ mod tests {
             let Kind { machine, drive, kernel } = kind();
             let stores = carried.chain(job.read.iter().map(|read| read.store.clone())).collect();
             let name = format!("part-{}-{}", before.generation + 1, job.number);
-            PartRecord { name, machine, drive, kernel, stores }
+            PartRecord { name, machine, drive, kernel, stores, sums: Default::default() }
         };
         let parts = plan.jobs.iter().map(part);
         let parts = plan.kept.clone().into_iter().chain(parts).collect();

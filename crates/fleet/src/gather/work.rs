@@ -9,6 +9,7 @@ use super::plan::{Job, Read};
 use super::scan::Problem;
 use crate::table::Contents;
 use iopj_store::Store;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What the jobs came to.
@@ -49,6 +50,7 @@ fn write(from: &Generations, next: &Next, job: &Job, step: &dyn Fn()) -> Result<
         drive: job.kind.drive.clone(),
         kernel: job.kind.kernel.clone(),
         stores: Vec::new(),
+        sums: BTreeMap::new(),
     };
     let mut writer = PartWriter::create(next, part)?;
     let mut done = Done::default();

@@ -19,7 +19,7 @@ pub use text::text;
 pub use winners::{Mean, PathFigures, WorkloadReport};
 
 use crate::gather::{FILE, Manifest, ManifestError, PartRecord};
-use crate::table::{Kind, SCHEMA_VERSION};
+use crate::table::{Kind, SCHEMA_VERSION, Table};
 use iopj_model::Observation;
 use iopj_report::analysis::stats::holm_over_tested;
 use read::{Cells, KindTrials};
@@ -170,7 +170,7 @@ fn provenance(
     let Some(part) = parts.first() else { return Ok(facts) };
     let path = dataset.join("stores").join(crate::gather::folder(kind)).join(&part.name);
     let refused = |error| ReportError::Parquet { path: path.clone(), error };
-    for batch in read::batches(&path, &["cpu_model"]).map_err(refused)?.take(1) {
+    for batch in read::batches(&path, part.sum(Table::Stores), &["cpu_model"]).map_err(refused)?.take(1) {
         let batch = batch.map_err(|error| refused(error.into()))?;
         if let Some(model) = Cells(&batch).text("cpu_model", 0) {
             facts.insert("cpu_model".to_owned(), model.to_owned());

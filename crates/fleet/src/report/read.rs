@@ -1,14 +1,13 @@
 //! The trials of one kind of machine, read from the data set and summed up by store.
 
 use super::ReportError;
+use crate::gather::foreign::{Rows, rows};
 use crate::gather::{PartRecord, folder};
 use crate::table::{Kind, Table};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
-use iopj_core::files::open_regular;
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::errors::ParquetError;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -161,7 +160,7 @@ pub(super) fn kind(dataset: &Path, kind: &Kind, parts: &[&PartRecord]) -> Result
     for part in parts {
         let path = dataset.join(Table::Trials.name()).join(folder(kind)).join(&part.name);
         let refused = |error| ReportError::Parquet { path: path.clone(), error };
-        let batches = batches(&path, &COLUMNS).map_err(refused)?;
+        let batches = batches(&path, part.sum(Table::Trials), &COLUMNS).map_err(refused)?;
         for batch in batches {
             add(&mut trials, &batch.map_err(|error| refused(error.into()))?);
         }
@@ -170,13 +169,11 @@ pub(super) fn kind(dataset: &Path, kind: &Kind, parts: &[&PartRecord]) -> Result
 }
 
 /// Some columns of a file.
-pub(super) fn batches(
-    path: &Path,
-    columns: &[&str],
-) -> Result<parquet::arrow::arrow_reader::ParquetRecordBatchReader, ParquetError> {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(open_regular(path)?)?;
-    let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
-    builder.with_projection(mask).with_batch_size(8192).build()
+pub(super) fn batches(path: &Path, sum: Option<&str>, columns: &[&str]) -> Result<Rows, ParquetError> {
+    rows(path, sum, |asked| {
+        let mask = ProjectionMask::columns(asked.parquet_schema(), columns.iter().copied());
+        asked.with_projection(mask).with_batch_size(8192).build()
+    })
 }
 
 /// A value of a column by its name, where there is one.
