@@ -115,7 +115,8 @@ pub(super) fn manifest(
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata,
-        "data": { DESCRIPTION: told + "\n" },
+        // In ASCII, too: to readers of YAML, two escapes are not one character beyond U+FFFF.
+        "data": { DESCRIPTION: in_ascii(&told) },
     });
     let mut work = match places.pods {
         Some(pods) => of_job(pods),
@@ -427,7 +428,7 @@ mod tests {
         let all = read(&text);
         let told: Job = serde_json::from_str(all["items"][0]["data"][DESCRIPTION].as_str().unwrap()).unwrap();
         assert_eq!(told.study, study);
-        assert!(text.contains(r"\u2028") && text.contains(r"\ud83d\ude00"), "{text}");
+        assert!(text.contains(r"\\u2028") && text.contains(r"\\ud83d\\ude00"), "{text}");
     }
 
     #[test]

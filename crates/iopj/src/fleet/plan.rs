@@ -9,7 +9,7 @@ use iopj_fleet::job::{FORMAT, Job};
 use iopj_fleet::{hosts, serials, slurm};
 use iopj_study::Study;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The folder of stores on the nodes of a Kubernetes cluster.
 const NODES_FOLDER: &str = "/var/lib/iopj";
@@ -110,14 +110,47 @@ fn by_kubernetes(args: &SubmitArgs, job: &mut Job) -> anyhow::Result<ByKubernete
     if args.nodes.is_none() && !of.daemonset {
         anyhow::bail!("--kubernetes runs on how many nodes? say --nodes N, or --daemonset for all of them");
     }
+    if let Some(image) = of.image.as_deref().filter(|image| !is_image(image)) {
+        anyhow::bail!(
+            "--image: `{}` is no name of an image: name one such as `iopj:1`",
+            image.escape_debug()
+        );
+    }
+    for (option, path) in [("--scratch", &args.scratch), ("--target", &args.target)] {
+        let is_whole = |path: &&PathBuf| {
+            path.is_absolute() && path.components().all(|part| part != Component::ParentDir)
+        };
+        if let Some(path) = path.as_ref().filter(|path| !is_whole(path)) {
+            anyhow::bail!(
+                "{option}: a pod mounts `{}` of its node: name the whole path, from `/` on, without `..`",
+                path.display()
+            );
+        }
+    }
     let folder = args.scratch.clone().unwrap_or_else(|| NODES_FOLDER.into());
     job.leases = Some(folder.join("drives"));
     Ok(ByKubernetes { namespace: of.namespace.clone(), folder, nodes: args.nodes })
 }
 
+/// Whether a text may name an image: what is none would be a word of its own to `kubectl`, or to nobody.
+fn is_image(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "./:@_-".contains(c);
+    text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(plain)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_is_named_as_registries_name_them() {
+        for image in ["iopj", "iopj:1", "registry.example:5000/a/iopj@sha256:00ff", "0/a_b:v1.2-rc"] {
+            assert!(is_image(image), "{image}");
+        }
+        for text in ["", "-x", "a b", "a\nb", ":1", "/a", "ä"] {
+            assert!(!is_image(text), "{text}");
+        }
+    }
 
     #[test]
     fn an_id_is_plain_whatever_the_study_is_called() {

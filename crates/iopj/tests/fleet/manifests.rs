@@ -85,6 +85,15 @@ fn what_kubernetes_cannot_be_asked_is_refused() {
     says(&words, &["on how many nodes", "--daemonset"]);
     let words = refusal(&folder, "fleet submit s.toml --kubernetes --nodes 1 --node-selector disk --dir d");
     says(&words, &["`disk` is no label: write KEY=VALUE"]);
+    for (options, part) in [
+        ("--image=-x", "--image: `-x` is no name of an image"),
+        ("--scratch here", "--scratch: a pod mounts `here` of its node"),
+        ("--target /dev/../sda", "--target: a pod mounts `/dev/../sda` of its node"),
+    ] {
+        let words =
+            refusal(&folder, &format!("fleet submit s.toml --kubernetes --nodes 1 --dir e {options}"));
+        says(&words, &[part]);
+    }
     says(&refusal(&folder, "fleet submit s.toml --nodes 1"), &["--ssh", "--slurm", "--kubernetes"]);
     fs::write(folder.join("f.toml"), include_str!("../../../../studies/fabric.toml")).unwrap();
     says(&refusal(&folder, "fleet submit f.toml --ssh n1"), &["[fabric]"]);
@@ -105,7 +114,7 @@ for one in [json.loads(text)] + list(yaml.safe_load_all(text)):
 fn a_strangers_study_is_one_text_to_other_readers() {
     let folder = folder();
     let hostile = "# \u{85}kind: Pod\u{2028}kind: Pod\u{2029}\u{feff}\n# ---\n# &a *a \
-                   !!python/object:os.system \"quoted\" 'too' \\ # \u{2028}---\u{2028}kind: List\n";
+                   !!python/object:os.system \"quoted\" 'too' \\ # \u{2028}---\u{2028}kind: List\n# \u{1f980}\n";
     let study = hostile.to_owned() + &study(1, "1s");
     fs::write(folder.join("s.toml"), &study).unwrap();
     let line = "fleet submit s.toml --kubernetes --manifest-only --nodes 1 --image i --dir c";
