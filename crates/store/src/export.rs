@@ -446,29 +446,44 @@ pub(crate) fn csv_line(
     trial: &Trial,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let cell = |(name, cell): &Column| match study.emulated.is_some() && is_time(name) {
-        true => String::new(),
-        false => csv_cell(&cell(trial)),
-    };
+    let mut line = String::with_capacity(1024);
+    for (name, cell) in COLUMNS {
+        if study.emulated.is_none() || !is_time(name) {
+            push_cell(&mut line, &cell(trial));
+        }
+        line.push(',');
+    }
+    push_cell(&mut line, study.emulated.as_deref().unwrap_or_default());
+    let replaced_by = known(study.replaced_by(trial.replicate));
+    line += &format!(",{},{replaced_by}", study.is_in_force(trial.replicate));
     // Energy is power over a time.
-    let energy = energy(trial, source.filter(|_| study.emulated.is_none()));
-    let cells = COLUMNS
-        .iter()
-        .map(cell)
-        .chain([csv_cell(study.emulated.as_deref().unwrap_or_default())])
-        .chain([study.is_in_force(trial.replicate).to_string(), known(study.replaced_by(trial.replicate))])
-        .chain(energy.iter().map(|cell| csv_cell(cell)));
-    out.write_all((cells.collect::<Vec<_>>().join(",") + "\r\n").as_bytes())
+    for cell in energy(trial, source.filter(|_| study.emulated.is_none())) {
+        line.push(',');
+        push_cell(&mut line, &cell);
+    }
+    line += "\r\n";
+    out.write_all(line.as_bytes())
 }
 
 /// A cell after RFC 4180, quoted where it must be. Text that a spreadsheet would take for a formula is
 /// preceded by an apostrophe.
 pub fn csv_cell(text: &str) -> String {
+    let mut line = String::new();
+    push_cell(&mut line, text);
+    line
+}
+
+fn push_cell(line: &mut String, text: &str) {
     // Some read those of East Asian width, too, and pass over the ends of lines before them.
     let begins = ['=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
     let formula = text.starts_with(begins) && text.parse::<f64>().is_err();
-    let text = if formula { format!("'{text}") } else { text.to_owned() };
-    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+    let mark = if formula { "'" } else { "" };
+    if text.contains([',', '"', '\n', '\r']) {
+        *line += &format!("\"{mark}{}\"", text.replace('"', "\"\""));
+    } else {
+        *line += mark;
+        *line += text;
+    }
 }
 
 #[cfg(test)]

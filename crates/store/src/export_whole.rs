@@ -44,6 +44,12 @@ impl Store {
         Ok(writeln!(out, "{end}\n}}")?)
     }
 
+    /// Whether a trial may have energy: some does, or a meter was read.
+    fn may_have_energy(&self) -> Result<bool, StoreError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM energy) OR EXISTS (SELECT 1 FROM meter)";
+        self.connection.query_row(sql, [], |row| row.get(0)).map_err(|error| self.sqlite(error))
+    }
+
     /// Writes what [`export::csv`] does, of all trials.
     ///
     /// # Errors
@@ -51,10 +57,12 @@ impl Store {
     pub fn write_csv(&self, out: &mut dyn Write) -> Result<(), ExportError> {
         let study = self.study()?;
         let mut cover = EnergyCover::default();
-        self.for_each_trial(|trial| {
-            cover.add(&trial);
-            Ok::<(), StoreError>(())
-        })?;
+        if self.may_have_energy()? {
+            self.for_each_trial(|trial| {
+                cover.add(&trial);
+                Ok::<(), StoreError>(())
+            })?;
+        }
         let source = cover.shown();
         export::csv_head(out)?;
         self.for_each_trial(|trial| Ok(export::csv_line(&study, source.as_ref(), &trial, out)?))
