@@ -4,15 +4,17 @@ use crate::log;
 use anyhow::Context;
 use iopj_report::render::html::Figures;
 use iopj_report::render::{escape, escape_json, escape_lines};
-use rustix::fs::{CWD, OFlags, RenameFlags};
+use rustix::fs::{CWD, OFlags, RenameFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use serde_json::json;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// A usage or set-up error.
 pub(crate) const USAGE: u8 = 2;
@@ -122,6 +124,9 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if is_stream(path) {
         return fs::write(path, bytes);
     }
+    if is_root() {
+        refuse_links_of_others(path)?;
+    }
     let place = match fs::symlink_metadata(path) {
         // A link in a folder of others could lead root anywhere.
         Ok(found) if found.is_symlink() && is_root() => {
@@ -134,8 +139,11 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if before.as_ref().is_some_and(|found| !found.is_file()) {
         return write_special(&place, bytes);
     }
+    // The mode of another's file would give root's to that user, and set-uid would give root itself.
+    let own = before.filter(|before| before.uid() == geteuid().as_raw());
+    let permissions = own.map(|before| fs::Permissions::from_mode(before.mode() & 0o777));
     let aside = aside(&place)?;
-    write_aside(&aside, before.map(|before| before.permissions()), bytes)
+    write_aside(&aside, permissions, bytes)
         .and_then(|()| fs::rename(&aside, &place))
         .inspect_err(|_| drop(fs::remove_file(&aside)))
 }
@@ -156,12 +164,49 @@ fn write_special(place: &Path, bytes: &[u8]) -> io::Result<()> {
     if is_drive(fs::symlink_metadata(place))? {
         return refused();
     }
-    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-    let mut file = fs::OpenOptions::new().write(true).custom_flags(no_link).open(place)?;
+    let mut file = open_special(place)?;
     if is_drive(file.metadata())? {
         return refused();
     }
     file.write_all(bytes)
+}
+
+/// How long a pipe may have no reader: whoever makes one may start the reader a moment later.
+const READER: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 10_000 });
+
+/// Opens what is there and no file, through no link, and waits for nobody who may never come.
+fn open_special(place: &Path) -> io::Result<fs::File> {
+    let until = Instant::now() + READER;
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let file = loop {
+        match fs::OpenOptions::new().write(true).custom_flags(flags).open(place) {
+            Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
+                if Instant::now() > until {
+                    return Err(io::Error::other("it is a pipe or a socket, and nobody reads it"));
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            opened => break opened?,
+        }
+    };
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
+/// Refuses a way for root to a file through a link of another user: it could lead anywhere, and be another
+/// one by now.
+fn refuse_links_of_others(path: &Path) -> io::Result<()> {
+    let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    for folder in folders {
+        let found = fs::symlink_metadata(folder);
+        if found.is_ok_and(|found| found.is_symlink() && found.uid() != 0) {
+            return Err(io::Error::other(format!(
+                "its folder {} is a symbolic link of another user, which root does not follow",
+                folder.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn write_aside(aside: &Path, permissions: Option<fs::Permissions>, bytes: &[u8]) -> io::Result<()> {
@@ -180,7 +225,7 @@ fn aside(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+    geteuid().is_root()
 }
 
 /// Why a command or an option is refused that this build lists and leaves out.
@@ -313,6 +358,49 @@ mod tests {
             // Opened for nothing but this test's word, and not at all: it says so before.
             let error = write_special(&drive, b"").unwrap_err().to_string();
             assert!(error.contains("it is a drive"), "{error}");
+        }
+    }
+
+    /// An empty set-uid file of a user's at the name of root's page made the page a way to root.
+    #[test]
+    fn only_the_mode_of_ones_own_file_is_kept_and_never_set_uid() {
+        let folder = tempfile::tempdir().unwrap();
+        let written = |name: &str, mode: u32, owner: Option<u32>| {
+            let path = folder.path().join(name);
+            fs::write(&path, "old").unwrap();
+            std::os::unix::fs::chown(&path, owner, owner).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            write_whole(&path, b"new").unwrap();
+            fs::metadata(&path).unwrap().mode() & 0o7777
+        };
+        assert_eq!(written("own", 0o640, None), 0o640);
+        assert_eq!(written("set-uid", 0o6775, None), 0o775);
+        if is_root() {
+            assert_eq!(written("theirs", 0o6777, Some(65534)) & 0o7022, 0);
+        }
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_and_a_folder_by_anothers_link_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        rustix::fs::mkfifoat(CWD, at("pipe"), 0o644.into()).unwrap();
+        let error = write_whole(&at("pipe"), b"x").unwrap_err().to_string();
+        assert!(error.contains("nobody reads it"), "{error}");
+        let reader = std::thread::spawn({
+            let pipe = at("pipe");
+            move || fs::read(pipe).unwrap()
+        });
+        while write_whole(&at("pipe"), &[7; 100_000]).is_err() {}
+        assert_eq!(reader.join().unwrap(), [7; 100_000]);
+        fs::create_dir(at("folder")).unwrap();
+        std::os::unix::fs::symlink(at("folder"), at("link")).unwrap();
+        write_whole(&at("link/page"), b"x").unwrap();
+        if is_root() {
+            std::os::unix::fs::lchown(at("link"), Some(65534), Some(65534)).unwrap();
+            let error = write_whole(&at("link/page"), b"y").unwrap_err().to_string();
+            assert!(error.contains("a symbolic link of another user"), "{error}");
+            assert_eq!(fs::read(at("folder/page")).unwrap(), b"x");
         }
     }
 
