@@ -1,8 +1,10 @@
 //! The lab's folder in the user's cache: where it is, its lock, its room, and how it is emptied.
 
+use rustix::process::geteuid;
 use std::env;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Marks a folder as a cache that backups may leave out (the Cache Directory Tagging Specification), and as
@@ -40,6 +42,12 @@ pub enum CacheError {
          folder"
     )]
     Foreign(PathBuf),
+    /// Others can change what is in the cache folder.
+    #[error(
+        "the cache folder `{0}` is another user's, or others can write in it: set XDG_CACHE_HOME to a folder \
+         of your own"
+    )]
+    NotOwn(PathBuf),
     /// Another process is filling the cache.
     #[error("another iopj is filling the cache `{0}`: wait for it to finish, then try again")]
     Busy(PathBuf),
@@ -100,11 +108,16 @@ impl Cache {
     /// Opens the cache in `folder` and makes it if it is missing.
     ///
     /// # Errors
-    /// [`CacheError::NotWritable`], and [`CacheError::Foreign`] for a folder that holds files of others: it
+    /// [`CacheError::NotWritable`], [`CacheError::NotOwn`] for a folder in which others could have put what
+    /// is removed, ended or booted here, and [`CacheError::Foreign`] for one that holds files of others: it
     /// could not be emptied safely.
     pub fn at(folder: &Path) -> Result<Cache, CacheError> {
         let not_writable = |source| CacheError::NotWritable { path: folder.to_owned(), source };
-        fs::create_dir_all(folder).map_err(not_writable)?;
+        DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(not_writable)?;
+        let found = fs::metadata(folder).map_err(not_writable)?;
+        if found.uid() != geteuid().as_raw() || found.mode() & 0o002 != 0 {
+            return Err(CacheError::NotOwn(folder.to_owned()));
+        }
         let tag = folder.join(TAG);
         if !tag.exists() {
             if fs::read_dir(folder).map_err(not_writable)?.next().is_some() {
@@ -212,6 +225,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), CacheError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn clear_removes_what_the_lab_made_and_says_how_much() {
@@ -228,6 +242,23 @@ mod tests {
         assert!(cache.folder().join("runs/7-1/initramfs").exists(), "a living run's");
         assert_eq!(cache.clear().unwrap(), 0);
         assert_eq!(Cache::at(cache.folder()).unwrap().folder(), cache.folder());
+    }
+
+    /// Root emptied the folder that a user's link led to, and killed the process that a user's file named.
+    #[test]
+    fn a_cache_that_others_can_fill_is_refused() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path().join("lab");
+        let refused = || matches!(Cache::at(&folder), Err(CacheError::NotOwn(path)) if path == folder);
+        assert!(!refused());
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o757)).unwrap();
+        assert!(refused());
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o775)).unwrap();
+        assert!(!refused());
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&folder, Some(65534), None).unwrap();
+            assert!(refused());
+        }
     }
 
     #[test]
