@@ -93,8 +93,8 @@ extern "C" fn end() {
     wait_for_others();
     let Some(path) = settings::get().stats.as_deref() else { return };
     let _quiet = Quiet::begin();
-    let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
-    sys::append(path, stats::line(program.trim_end()).as_bytes());
+    let program = std::fs::read("/proc/self/comm").unwrap_or_default();
+    sys::append(path, stats::line(String::from_utf8_lossy(&program).trim_end()).as_bytes());
 }
 
 /// Ends what this thread has in flight.

@@ -16,8 +16,13 @@ pub(crate) struct Settings {
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// The value of a variable.
+/// The value of a variable. Of a program that is set-uid, whoever calls it says nothing: the library is in
+/// there if `/etc/ld.so.preload` names it.
 fn variable(name: &CStr) -> Option<CString> {
+    // SAFETY: the call only reads what the kernel gave.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return None;
+    }
     // SAFETY: the name ends with a zero byte; nobody changes the environment while the library is loaded.
     let value = unsafe { libc::getenv(name.as_ptr()) };
     // SAFETY: a value ends with a zero byte.

@@ -189,10 +189,11 @@ fn quoted(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
-            c if (c as u32) < 0x20 => {
-                let _ = write!(quoted, "\\u{:04x}", c as u32);
-            }
-            c => quoted.push(c),
+            ' '..='~' => quoted.push(c),
+            // What a terminal obeys, or shows in another order, is not in a file that people look at.
+            c => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                let _ = write!(quoted, "\\u{unit:04x}");
+            }),
         }
     }
     quoted.push('"');
@@ -239,7 +240,9 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_quoted(text in ".*") {
-            prop_assert_eq!(serde_json::from_str::<String>(&quoted(&text)).unwrap(), text);
+            let quoted = quoted(&text);
+            prop_assert!(quoted.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{}", quoted);
+            prop_assert_eq!(serde_json::from_str::<String>(&quoted).unwrap(), text);
         }
     }
 }

@@ -152,20 +152,58 @@ pub(crate) fn open_flags(fd: c_int) -> Option<c_int> {
     (flags >= 0).then_some(flags as c_int)
 }
 
-/// Appends `bytes` to a file by one write, and makes it if there is none.
+/// Appends `bytes` to a file by one write, and makes it if there is none. Root follows no link to it.
 pub(crate) fn append(path: &CStr, bytes: &[u8]) {
     // A pipe that nobody reads, or a line without a carrier, would hold the program up at its end.
-    let flags =
+    let mut flags =
         libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    // SAFETY: the call takes nothing and cannot fail.
+    if unsafe { call(libc::SYS_geteuid, [0; 6]) } == 0 {
+        flags |= libc::O_NOFOLLOW;
+    }
     let at = libc::AT_FDCWD as usize;
     // SAFETY: the path ends with a zero byte.
     let fd = unsafe { call(libc::SYS_openat, [at, path.as_ptr() as usize, flags as usize, 0o644, 0, 0]) };
     if fd >= 0 {
+        let within = Within::begin();
         // SAFETY: the bytes live through the call; the descriptor is ours and is closed once.
-        unsafe {
-            call(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]);
+        let written = unsafe {
+            let written = call(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]);
             call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
+            written
+        };
+        within.end(written == -(libc::EFBIG as isize));
+    }
+}
+
+/// Holds SIGXFSZ off, which ends a program whose file gets longer than RLIMIT_FSIZE allows: the program did
+/// not ask for this one.
+struct Within {
+    before: u64,
+}
+
+/// The set that has it alone.
+static XFSZ: u64 = 1 << (libc::SIGXFSZ - 1);
+
+impl Within {
+    fn begin() -> Within {
+        let mut before = 0_u64;
+        let (now, to) = (&raw const XFSZ as usize, &raw mut before as usize);
+        // SAFETY: both sets have the eight bytes of the kernel's, and live through the call.
+        unsafe { call(libc::SYS_rt_sigprocmask, [libc::SIG_BLOCK as usize, now, to, 8, 0, 0]) };
+        Within { before }
+    }
+
+    /// With the signal that came, if one did, taken away.
+    fn end(self, came: bool) {
+        let (signal, time) = (&raw const XFSZ as usize, [0_i64; 2]);
+        if came {
+            // SAFETY: set and time live through the call, which waits for nothing and stores nothing.
+            unsafe { call(libc::SYS_rt_sigtimedwait, [signal, 0, time.as_ptr() as usize, 8, 0, 0]) };
         }
+        let before = &raw const self.before as usize;
+        // SAFETY: the set has the eight bytes of the kernel's, and lives through the call.
+        unsafe { call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, before, 0, 8, 0, 0]) };
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -333,6 +334,22 @@ fn no_byte_is_copied() {
     for interface in ["posix-sio", "libaio", "posix-aio"] {
         assert!(sum(&counts, &format!("/moved/{interface}/calls")) >= 40, "{counts:?}");
     }
+}
+
+/// The program was killed by SIGXFSZ at its end, and root wrote to what a link led to.
+#[test]
+fn the_counts_end_no_program_and_go_through_no_link_of_roots() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let line = "ulimit -f 0; exec head -c 1 /dev/zero";
+    let output = preloaded(OsStr::new("bash"), &at("limited")).args(["-c", line]).output().unwrap();
+    assert_eq!(said(&output), (Some(0), "\0".to_owned(), String::new()));
+    assert!(counts(&at("limited")).is_empty());
+    fs::write(at("victim"), "").unwrap();
+    std::os::unix::fs::symlink(at("victim"), at("link")).unwrap();
+    assert!(preloaded(OsStr::new("true"), &at("link")).output().unwrap().status.success());
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    assert_eq!(counts(&at("victim")).is_empty(), is_root);
 }
 
 #[test]
