@@ -1,7 +1,9 @@
 //! Files of parts that others may have written, or damaged: each is as its gather wrote it, or an error.
 
+use super::manifest::PartRecord;
+use crate::table::{self, Table};
 use arrow_array::RecordBatch;
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, SchemaRef};
 use iopj_core::files::open_regular;
 use parquet::arrow::arrow_reader::{ArrowReaderBuilder, ParquetRecordBatchReader, SyncReader};
 use parquet::errors::ParquetError;
@@ -16,19 +18,53 @@ use std::sync::Once;
 /// What is to be read of a file.
 pub(crate) type Asked = ArrowReaderBuilder<SyncReader<File>>;
 
-/// The rows of a file, as `ask` wants them. With `sum`, of a file that still is as it was written: what
-/// nobody summed up is taken as it is.
+/// The rows of a part in a table of a generation, as `ask` wants them: of a file of the generation, which
+/// still is as it was written, with the table's columns. What nobody summed up is taken as it is.
 pub(crate) fn rows(
-    path: &Path,
-    sum: Option<&str>,
+    generation: &Path,
+    (part, table): (&PartRecord, Table),
     ask: impl FnOnce(Asked) -> Result<ParquetRecordBatchReader, ParquetError>,
 ) -> Result<Rows, ParquetError> {
-    let mut file = open_regular(path)?;
+    let path = generation.join(part.file(table));
+    let file = open_regular(&path)?;
+    if !is_inside(&path, generation) {
+        return Err(ParquetError::General("a link leads out of the data set".to_owned()));
+    }
+    rows_of(file, part.sum(table), &table::schema(table), ask)
+}
+
+fn rows_of(
+    mut file: File,
+    sum: Option<&str>,
+    schema: &SchemaRef,
+    ask: impl FnOnce(Asked) -> Result<ParquetRecordBatchReader, ParquetError>,
+) -> Result<Rows, ParquetError> {
     if sum.is_some_and(|sum| !sum_of(&mut file).is_ok_and(|now| now == sum)) {
         return Err(ParquetError::General("it is damaged: its checksum is another one".to_owned()));
     }
     file.rewind()?;
-    guarded(|| Asked::try_new(file).and_then(ask))?.map(|reader| Rows(Some(reader)))
+    let open = || {
+        let asked = Asked::try_new(file)?;
+        has_columns(&asked, schema)?;
+        ask(asked)
+    };
+    guarded(open)?.map(|reader| Rows(Some(reader)))
+}
+
+/// Whether a path leads to something below a folder, whatever links are on the way.
+pub(crate) fn is_inside(path: &Path, folder: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(path).zip(real(folder)).is_some_and(|(path, folder)| path.starts_with(folder))
+}
+
+fn has_columns(asked: &Asked, wanted: &SchemaRef) -> Result<(), ParquetError> {
+    let types = |schema: &SchemaRef| -> Vec<_> {
+        schema.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect()
+    };
+    match types(wanted) == types(asked.schema()) {
+        true => Ok(()),
+        false => Err(ParquetError::General("it is damaged: its columns are others".to_owned())),
+    }
 }
 
 /// The checksum of a file.
@@ -105,7 +141,7 @@ mod tests {
         writer.close().unwrap();
         let sum = sum(&path).unwrap();
         let read = |sum| {
-            let rows = rows(&path, sum, |asked| asked.build())?;
+            let rows = rows_of(File::open(&path)?, sum, &batch.schema(), |asked| asked.build())?;
             rows.collect::<Result<Vec<_>, _>>().map_err(ParquetError::from)
         };
         assert_eq!(read(Some(&sum)).unwrap(), [batch.clone()]);
@@ -120,6 +156,10 @@ mod tests {
             refused += u32::from(read(None).is_err());
         }
         assert!(refused > 0);
+        fs::write(&path, &whole).unwrap();
+        let other =
+            rows_of(File::open(&path).unwrap(), None, &table::schema(Table::Trials), |asked| asked.build());
+        assert!(other.err().is_some_and(|error| error.to_string().contains("its columns are others")));
     }
 
     #[test]

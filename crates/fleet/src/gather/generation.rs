@@ -2,8 +2,8 @@
 //! `current`, so one rename switches all of them.
 
 use super::GatherError;
+use super::foreign::is_inside;
 use super::manifest::{FILE, Manifest, ManifestError, PartRecord};
-use super::partition::folder;
 use crate::table::{SCHEMA_VERSION, Table};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -65,6 +65,12 @@ impl Generations {
         }
         let generations = Generations { dataset: dataset.to_owned(), _lock: lock };
         generations.current()?;
+        // What stands in a link's place would stay as it is, and readers with it.
+        let names = Table::ALL.into_iter().map(Table::name).chain([FILE]);
+        let is_other = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink());
+        if names.map(|name| dataset.join(name)).any(|path| is_other(&path)) {
+            return Err(GatherError::Copied(dataset.to_owned()));
+        }
         Ok(generations)
     }
 
@@ -80,9 +86,14 @@ impl Generations {
         }
     }
 
-    /// The file of a part of the generation that readers see.
+    /// The folder of the generation that readers see.
+    pub(super) fn current_folder(&self) -> PathBuf {
+        self.dataset.join(CURRENT)
+    }
+
+    /// The file of a part in it.
     pub(super) fn file(&self, part: &PartRecord, table: Table) -> PathBuf {
-        self.dataset.join(CURRENT).join(within(part, table))
+        self.current_folder().join(part.file(table))
     }
 
     /// Removes what earlier gathers left: generations that nobody sees, whole or half made.
@@ -180,7 +191,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
 impl Next {
     /// The file of a part in it; its folder is there afterwards.
     pub(super) fn file(&self, part: &PartRecord, table: Table) -> Result<PathBuf, GatherError> {
-        let path = self.folder.join(within(part, table));
+        let path = self.folder.join(part.file(table));
         let parent = path.parent().unwrap_or(&self.folder);
         fs::create_dir_all(parent).map_err(|error| GatherError::Io { path: parent.to_owned(), error })?;
         Ok(path)
@@ -190,16 +201,15 @@ impl Next {
     pub(super) fn link(&self, from: &Generations, part: &PartRecord) -> Result<(), GatherError> {
         for table in Table::ALL {
             let (old, new) = (from.file(part, table), self.file(part, table)?);
+            // A link would be taken over, and lead out of this generation, too.
+            if !is_inside(&old, &from.dataset) {
+                return Err(GatherError::LedOut(old));
+            }
             let linked = fs::hard_link(&old, &new).or_else(|_| fs::copy(&old, &new).map(drop));
             linked.map_err(|error| GatherError::Io { path: old, error })?;
         }
         Ok(())
     }
-}
-
-/// Where a part's file is in a generation.
-fn within(part: &PartRecord, table: Table) -> PathBuf {
-    Path::new(table.name()).join(folder(&part.kind())).join(&part.name)
 }
 
 #[cfg(test)]
@@ -255,7 +265,7 @@ mod tests {
             fs::write(&file, text.to_string()).unwrap();
             Manifest::read(&file).map_err(|error| error.to_string())
         };
-        let inside = within(&read("part-3-0.parquet", 3).unwrap().parts[0], Table::Trials);
+        let inside = read("part-3-0.parquet", 3).unwrap().parts[0].file(Table::Trials);
         assert_eq!(inside.to_str(), Some("trials/machine=../drive=..%2F../kernel=%2F/part-3-0.parquet"));
         for name in
             ["../../../part-3-0.parquet", "/part-3-0.parquet", "part-3-0.parquet/..", "part--0.parquet", ""]
@@ -263,6 +273,12 @@ mod tests {
             assert!(read(name, 3).unwrap_err().contains("is no name of a part"), "{name}");
         }
         assert!(read("part-3-0.parquet", u64::MAX).unwrap_err().contains("so many generations"));
+        let mut twice: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        twice["generation"] = 3.into();
+        let part = twice["parts"][0].clone();
+        twice["parts"].as_array_mut().unwrap().push(part);
+        fs::write(&file, twice.to_string()).unwrap();
+        assert!(Manifest::read(&file).unwrap_err().to_string().contains("in it twice"));
         fs::remove_file(&file).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, &file, 0o644.into()).unwrap();
         assert!(Manifest::read(&file).unwrap_err().to_string().contains("pipe"));

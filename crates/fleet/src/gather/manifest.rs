@@ -1,9 +1,10 @@
 //! `iopj-dataset.json`: what a generation of a data set consists of.
 
+use super::partition::folder;
 use crate::table::{Kind, SCHEMA_VERSION, Table};
 use iopj_core::files::read_regular_text;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -84,16 +85,22 @@ impl Manifest {
         if manifest.schema != SCHEMA_VERSION {
             return Err(ManifestError::Schema(manifest.schema));
         }
-        if manifest.generation > MOST_GENERATIONS {
+        if manifest.generation >= MOST_GENERATIONS {
             return Err(ManifestError::Text("no gather has written so many generations".to_owned()));
         }
-        match manifest.parts.iter().find(|part| !is_name(&part.name)) {
-            Some(part) => Err(ManifestError::Text(format!(
-                "`{}` is no name of a part, as `part-3-0.parquet` is",
-                part.name.escape_debug()
-            ))),
-            None => Ok(manifest),
+        if let Some(part) = manifest.parts.iter().find(|part| !is_name(&part.name)) {
+            let name = part.name.escape_debug();
+            return Err(ManifestError::Text(format!(
+                "`{name}` is no name of a part, as `part-3-0.parquet` is"
+            )));
         }
+        // What is there twice would be counted twice.
+        let (mut parts, mut stores) = (HashSet::new(), HashSet::new());
+        let is_new = |part: &PartRecord| parts.insert(part.file(Table::Trials));
+        if !manifest.parts.iter().all(is_new) || !manifest.stores().all(|store| stores.insert(&store.id)) {
+            return Err(ManifestError::Text("a part or a store is in it twice".to_owned()));
+        }
+        Ok(manifest)
     }
 
     /// Of a data set that is empty.
@@ -115,9 +122,16 @@ fn is_name(text: &str) -> bool {
 }
 
 impl PartRecord {
-    /// The checksum of its file in a table, where there is one.
+    /// Where its file in a table is, in a generation.
+    pub(crate) fn file(&self, table: Table) -> PathBuf {
+        Path::new(table.name()).join(folder(&self.kind())).join(&self.name)
+    }
+
+    /// The checksum of its file in a table. A part of an older data set has none at all; where some are
+    /// there, one that lacks fits nothing.
     pub(crate) fn sum(&self, table: Table) -> Option<&str> {
-        self.sums.get(table.name()).map(String::as_str)
+        let none = (!self.sums.is_empty()).then_some("");
+        self.sums.get(table.name()).map(String::as_str).or(none)
     }
 
     /// The kind of machine that all its stores are of.

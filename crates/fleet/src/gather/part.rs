@@ -16,7 +16,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A row group is written out when it holds so much.
 const GROUP_BYTES: usize = 64 << 20;
@@ -63,7 +63,7 @@ impl PartWriter {
         for file in self.files.iter_mut().filter(|file| file.table != Table::Latencies) {
             let path = from.file(&carried.part, file.table);
             let refused = |error| GatherError::Parquet { path: path.clone(), error };
-            for batch in rows(&path, carried, file.table).map_err(refused)? {
+            for batch in rows(from, carried, file.table).map_err(refused)? {
                 file.add(&batch.map_err(|error| refused(error.into()))?, &mut self.latencies)?;
             }
         }
@@ -110,8 +110,9 @@ impl TableFile {
 }
 
 /// The rows of some stores of a part's table, in their order.
-fn rows(path: &Path, carried: &Carried, table: Table) -> Result<Rows, ParquetError> {
-    foreign::rows(path, carried.part.sum(table), |asked| those_of(asked, carried))
+fn rows(from: &Generations, carried: &Carried, table: Table) -> Result<Rows, ParquetError> {
+    let folder = from.current_folder();
+    foreign::rows(&folder, (&carried.part, table), |asked| those_of(asked, carried))
 }
 
 fn those_of(asked: foreign::Asked, carried: &Carried) -> Result<ParquetRecordBatchReader, ParquetError> {

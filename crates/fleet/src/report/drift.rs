@@ -28,11 +28,9 @@ pub struct Drift {
 /// The drift of a kind; `None` with fewer than two hosts that have a line.
 pub(super) fn drift(trials: &KindTrials) -> Option<Drift> {
     let mut of_host: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for setup in trials.setups.numbers() {
-        for path in trials.paths.numbers() {
-            for (host, points) in lines(trials, setup, path) {
-                of_host.entry(host).or_default().extend(relative_slope(&points));
-            }
+    for (setup, path) in trials.pairs() {
+        for (host, points) in lines(trials, setup, path) {
+            of_host.entry(host).or_default().extend(relative_slope(&points));
         }
     }
     let of_host = of_host.into_values().filter(|slopes| !slopes.is_empty());
@@ -48,7 +46,7 @@ fn lines(trials: &KindTrials, setup: u32, path: u32) -> BTreeMap<u32, Vec<(f64, 
     let first_ns = trials.span_ns.map_or(0, |[from, _]| from);
     for cell in trials.of(setup, path) {
         if let Some(latency_ns) = cell.mean(Figure::LatencyMean) {
-            let months = (cell.began_ns - first_ns) as f64 / MONTH_NS;
+            let months = (cell.began_ns as f64 - first_ns as f64) / MONTH_NS;
             lines.entry(cell.host).or_default().push((months, latency_ns, 1.0));
         }
     }

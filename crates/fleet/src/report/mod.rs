@@ -18,6 +18,7 @@ pub use policy::model;
 pub use text::text;
 pub use winners::{Mean, PathFigures, WorkloadReport};
 
+use crate::gather::foreign::is_inside;
 use crate::gather::{FILE, Manifest, ManifestError, PartRecord};
 use crate::table::{Kind, SCHEMA_VERSION, Table};
 use iopj_model::Observation;
@@ -113,6 +114,10 @@ pub fn report(dataset: &Path) -> Result<FleetReport, ReportError> {
     let manifest = manifest(dataset)?;
     // One generation throughout: a gather meanwhile keeps its files.
     let generation = dataset.join("generations").join(manifest.generation.to_string());
+    if !is_inside(&generation, dataset) {
+        let error = "its generation is not there, or a link leads out of it".to_owned();
+        return Err(ReportError::NotADataset { path: dataset.to_owned(), error });
+    }
     let mut parts: BTreeMap<Kind, Vec<&PartRecord>> = BTreeMap::new();
     manifest.parts.iter().for_each(|part| parts.entry(part.kind()).or_default().push(part));
     let kinds = parts.iter().map(|(kind, parts)| of_kind(&generation, kind, parts));
@@ -170,7 +175,7 @@ fn provenance(
     let Some(part) = parts.first() else { return Ok(facts) };
     let path = dataset.join("stores").join(crate::gather::folder(kind)).join(&part.name);
     let refused = |error| ReportError::Parquet { path: path.clone(), error };
-    for batch in read::batches(&path, part.sum(Table::Stores), &["cpu_model"]).map_err(refused)?.take(1) {
+    for batch in read::batches(dataset, (*part, Table::Stores), &["cpu_model"]).map_err(refused)?.take(1) {
         let batch = batch.map_err(|error| refused(error.into()))?;
         if let Some(model) = Cells(&batch).text("cpu_model", 0) {
             facts.insert("cpu_model".to_owned(), model.to_owned());

@@ -28,14 +28,12 @@ pub struct Outlier {
 /// The outliers of a kind, the slowest first.
 pub(super) fn outliers(trials: &KindTrials) -> Vec<Outlier> {
     let mut of_host: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for setup in trials.setups.numbers() {
-        for path in trials.paths.numbers() {
-            let hosts = trials.of_hosts(setup, path, Figure::LatencyMean);
-            let values: Vec<f64> = hosts.iter().map(|(_, value)| *value).collect();
-            let Some(middle) = median(&values) else { continue };
-            for (host, value) in hosts {
-                of_host.entry(host).or_default().push(value / middle);
-            }
+    for (setup, path) in trials.pairs() {
+        let hosts = trials.of_hosts(setup, path, Figure::LatencyMean);
+        let values: Vec<f64> = hosts.iter().map(|(_, value)| *value).collect();
+        let Some(middle) = median(&values) else { continue };
+        for (host, value) in hosts {
+            of_host.entry(host).or_default().push(value / middle);
         }
     }
     let relative: Vec<(u32, f64)> =

@@ -1,7 +1,7 @@
 //! The trials of one kind of machine, read from the data set and summed up by store.
 
 use super::ReportError;
-use crate::gather::foreign::{Rows, rows};
+use crate::gather::foreign::{Asked, Rows, rows};
 use crate::gather::{PartRecord, folder};
 use crate::table::{Kind, Table};
 use arrow_array::cast::AsArray;
@@ -9,6 +9,7 @@ use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
 use parquet::arrow::ProjectionMask;
 use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
@@ -154,26 +155,51 @@ impl Names {
     }
 }
 
+/// More paths than there are.
+const MOST_PATHS: usize = 4096;
+
 /// Reads the trials of a kind.
 pub(super) fn kind(dataset: &Path, kind: &Kind, parts: &[&PartRecord]) -> Result<KindTrials, ReportError> {
     let mut trials = KindTrials::default();
     for part in parts {
         let path = dataset.join(Table::Trials.name()).join(folder(kind)).join(&part.name);
         let refused = |error| ReportError::Parquet { path: path.clone(), error };
-        let batches = batches(&path, part.sum(Table::Trials), &COLUMNS).map_err(refused)?;
+        let batches = batches(dataset, (part, Table::Trials), &COLUMNS).map_err(refused)?;
         for batch in batches {
             add(&mut trials, &batch.map_err(|error| refused(error.into()))?);
+        }
+        if trials.paths.len() > MOST_PATHS {
+            let error = format!("it is damaged: it names over {MOST_PATHS} paths");
+            return Err(refused(ParquetError::General(error)));
         }
     }
     Ok(trials)
 }
 
 /// Some columns of a file.
-pub(super) fn batches(path: &Path, sum: Option<&str>, columns: &[&str]) -> Result<Rows, ParquetError> {
-    rows(path, sum, |asked| {
+pub(super) fn batches(
+    generation: &Path,
+    of: (&PartRecord, Table),
+    columns: &[&str],
+) -> Result<Rows, ParquetError> {
+    rows(generation, of, |asked| {
         let mask = ProjectionMask::columns(asked.parquet_schema(), columns.iter().copied());
-        asked.with_projection(mask).with_batch_size(8192).build()
+        let size = batch_size(&asked, &mask);
+        asked.with_projection(mask).with_batch_size(size).build()
     })
+}
+
+/// Rows that are read at once. Each may repeat the longest text of its column, which no file says, and which
+/// is at most what all of the column takes.
+fn batch_size(asked: &Asked, mask: &ProjectionMask) -> usize {
+    const BYTES: usize = 256 << 20;
+    let groups = asked.metadata().row_groups().iter();
+    let of_group = |group: &RowGroupMetaData| {
+        let columns = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
+        columns.map(|(_, column)| usize::try_from(column.uncompressed_size()).unwrap_or(BYTES)).sum()
+    };
+    let most: usize = groups.map(of_group).max().unwrap_or(0);
+    (BYTES / most.max(1)).clamp(1, 8192)
 }
 
 /// A value of a column by its name, where there is one.
@@ -312,6 +338,21 @@ impl KindTrials {
     }
 
     /// What the stores have of a set-up and a path.
+    /// The set-ups with the paths that each was measured on.
+    pub(super) fn pairs(&self) -> Vec<(u32, u32)> {
+        let mut pairs: Vec<(u32, u32)> = self.cells.keys().map(|(setup, path, _)| (*setup, *path)).collect();
+        pairs.dedup();
+        pairs
+    }
+
+    /// The paths that a set-up was measured on.
+    pub(super) fn paths_of(&self, setup: u32) -> Vec<u32> {
+        let own = self.cells.range((setup, 0, 0)..=(setup, u32::MAX, u32::MAX));
+        let mut paths: Vec<u32> = own.map(|((_, path, _), _)| *path).collect();
+        paths.dedup();
+        paths
+    }
+
     pub(super) fn of(&self, setup: u32, path: u32) -> impl Iterator<Item = &StoreCell> {
         self.cells.range((setup, path, 0)..=(setup, path, u32::MAX)).map(|(_, cell)| cell)
     }

@@ -79,8 +79,7 @@ pub(super) fn workloads(trials: &KindTrials) -> Vec<WorkloadReport> {
 }
 
 fn of_setup(trials: &KindTrials, setup: u32) -> WorkloadReport {
-    let paths = trials.paths.numbers().filter(|path| trials.of(setup, *path).next().is_some());
-    let paths: Vec<u32> = paths.collect();
+    let paths = trials.paths_of(setup);
     let samples = paths
         .iter()
         .map(|path| (trials.paths.name(*path).to_owned(), trials.of_hosts(setup, *path, Figure::Iops)));
