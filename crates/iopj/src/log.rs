@@ -2,6 +2,7 @@
 //! events docs/json.md names.
 
 use crate::args::LogFormat;
+use iopj_report::render::escape_json;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 use std::fmt;
@@ -51,7 +52,7 @@ pub(crate) fn is_json() -> bool {
 pub(crate) fn event(level: Level, name: &str, fields: Value) {
     let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     // In one write: the handler of a signal prints a line of its own at any time.
-    let line = format!("{}\n", line(since, level, name, fields));
+    let line = escape_json(&format!("{}\n", line(since, level, name, fields)));
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 

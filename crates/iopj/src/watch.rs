@@ -9,7 +9,7 @@ use anyhow::bail;
 use iopj_core::watch::{WatchEvidence, WatchSubject};
 use iopj_load::descriptors;
 use iopj_report::analysis::watch::WatchFigures;
-use iopj_report::render::{Label, html, watch as render};
+use iopj_report::render::{Label, escape_json, html, watch as render};
 use iopj_run::watch::{WatchOptions, WatchStop, WatchTarget, WatchView, watch as live};
 use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
 use serde_json::json;
@@ -132,7 +132,7 @@ impl View {
     fn put_json(&self, value: &serde_json::Value) -> anyhow::Result<()> {
         match self.beside {
             true => {
-                let _ = writeln!(std::io::stderr(), "{value}");
+                let _ = writeln!(std::io::stderr(), "{}", escape_json(&value.to_string()));
                 Ok(())
             }
             false => print(&format!("{value}\n")),

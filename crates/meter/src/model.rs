@@ -212,8 +212,22 @@ impl Coefficients {
         if let Some((name, _)) = numbers.find(|(_, value)| !value.is_finite()) {
             return Err(ModelError::NotFinite(name));
         }
-        if self.residual_standard_watts < 0.0 {
-            return Err(ModelError::File("`residual_standard_watts` is below zero".to_owned()));
+        let spreads = self.coefficients.values().filter_map(|coefficient| coefficient.standard);
+        let variances =
+            self.covariance.iter().flatten().enumerate().filter_map(|(at, row)| row.get(at).copied());
+        let below = [
+            ("residual_standard_watts", self.residual_standard_watts < 0.0),
+            ("standard", spreads.clone().any(|standard| standard < 0.0)),
+            ("covariance", variances.clone().any(|variance| variance < 0.0)),
+        ];
+        if let Some((name, _)) = below.into_iter().find(|(_, is_below)| *is_below) {
+            return Err(ModelError::File(format!("`{name}` is below zero")));
+        }
+        if spreads.into_iter().any(|standard| !standard.is_finite()) {
+            return Err(ModelError::NotFinite("standard".to_owned()));
+        }
+        if self.r_squared.is_some_and(|share| !share.is_finite() || share > 1.0) {
+            return Err(ModelError::File("`r_squared` is no share of a variance".to_owned()));
         }
         let size = self.coefficients.len() + 1;
         let is_square =

@@ -91,6 +91,11 @@ fn a_cited_file_needs_no_covariance() {
         ("value = 10.0", "value = nan"),
         ("residual_standard_watts = 3.0", "residual_standard_watts = -3.0"),
         ("residual_standard_watts = 3.0", "residual_standard_watts = 3.0\ncovariance = [[1.0]]"),
+        ("residual_standard_watts = 3.0", "residual_standard_watts = 3.0\ncovariance = [[1, 0], [0, -1]]"),
+        ("residual_standard_watts = 3.0", "residual_standard_watts = 3.0\nr_squared = nan"),
+        ("residual_standard_watts = 3.0", "residual_standard_watts = 3.0\nr_squared = 9.0"),
+        ("standard = 2.0", "standard = nan"),
+        ("standard = 2.0", "standard = -5.0"),
         ("residual_standard_watts = 3.0", ""),
     ] {
         assert!(text.contains(from) && Coefficients::parse(&text.replace(from, to)).is_err(), "{from} {to}");

@@ -416,23 +416,9 @@ fn record(all: &[(&Path, FioRun)], trials: &[Trial]) -> StudyRecord {
 
 /// A store that cannot be completed is removed.
 fn write(path: &Path, record: &StudyRecord, trials: &[Trial]) -> Result<(), ImportError> {
-    let mut store = Store::create(path, record).map_err(|error| match error {
+    Store::create_with(path, record, trials).map_err(|error| match error {
         StoreError::Exists(path) => ImportError::Exists(path),
+        StoreError::Full(path) => ImportError::Store(StoreError::NoRoom(path)),
         other => ImportError::Store(other),
-    })?;
-    for trial in trials {
-        if let Err(error) = store.add(trial) {
-            drop(store);
-            for suffix in ["", "-wal", "-shm"] {
-                let mut name = path.as_os_str().to_owned();
-                name.push(suffix);
-                let _ = std::fs::remove_file(name);
-            }
-            return Err(ImportError::Store(match error {
-                StoreError::Full(path) => StoreError::NoRoom(path),
-                other => other,
-            }));
-        }
-    }
-    Ok(())
+    })
 }

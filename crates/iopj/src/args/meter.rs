@@ -104,7 +104,7 @@ pub(crate) struct LogKeys {
     #[arg(long, value_name = "KIND", value_parser = ["average", "instant"])]
     values: Option<String>,
     /// Averaging window in s, if it differs from the logging interval
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     window_s: Option<f64>,
     /// What the meter measures
     #[arg(long, value_name = "SCOPE",
@@ -113,6 +113,13 @@ pub(crate) struct LogKeys {
     /// Model of the logger; its data sheet gives the accuracy
     #[arg(long, value_name = "DEVICE", value_parser = ["ux120-018"])]
     device: Option<String>,
+}
+
+/// A length of time in seconds: what is no number would be left out of the log's keys.
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds: Option<f64> =
+        text.parse().ok().filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0);
+    seconds.ok_or_else(|| "name a number of seconds above 0, such as 1 or 0.5".to_owned())
 }
 
 impl LogKeys {

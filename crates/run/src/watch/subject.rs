@@ -75,8 +75,8 @@ impl Found {
             return Err(WatchError::Itself(pid));
         }
         let folder = PathBuf::from(format!("/proc/{pid}"));
-        let name = fs::read_to_string(folder.join("comm")).map_err(|_| WatchError::NoProcess(pid))?;
-        let name = name.trim_end().to_owned();
+        let name = fs::read(folder.join("comm")).map_err(|_| WatchError::NoProcess(pid))?;
+        let name = String::from_utf8_lossy(&name).trim_end().to_owned();
         // What no one but its owner may read shows whether it is ours.
         match fs::read_to_string(folder.join("io")) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {

@@ -1,7 +1,7 @@
 //! What is no store, and what stands in the place of its log.
 
-use super::{fresh, study};
-use iopj_store::{Store, StoreError};
+use super::{fresh, measured, measured_with, study, trial};
+use iopj_store::{Outcome, Store, StoreError};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -78,4 +78,20 @@ fn an_older_store_that_is_mostly_holes_is_not_copied() {
     fs::File::options().write(true).open(&path).unwrap().set_len(1 << 30).unwrap();
     let error = Store::open(&path).unwrap_err().to_string();
     assert!(error.contains("most of its pages are holes, so it is damaged"), "{error}");
+}
+
+/// An import that was killed left a store of the trials that it had come to.
+#[test]
+fn a_store_is_made_with_all_its_trials_or_not_at_all() {
+    let (folder, path) = fresh();
+    let failed = Outcome::Failed("no".to_owned());
+    let trials = [trial(0, measured()), trial(1, measured()), trial(2, failed)];
+    let broken = trial(1, measured_with(|measurement| measurement.cpu_percent = f64::NAN));
+    assert!(Store::create_with(&path, &study(), &[trials[0].clone(), broken]).is_err());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    Store::create_with(&path, &study(), &trials).unwrap();
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.trials().unwrap().len(), 3);
+    store.check_all().unwrap();
+    assert!(matches!(Store::create_with(&path, &study(), &trials), Err(StoreError::Exists(_))));
 }
