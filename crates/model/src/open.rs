@@ -56,6 +56,9 @@ pub enum OpenError {
     /// Its jobs have threads that block for them, which are not simulated.
     #[error("the threads that do the I/O of POSIX AIO are not simulated")]
     Helpers,
+    /// Too many jobs would have to be simulated.
+    #[error("{0} jobs are more than the {MOST_JOBS} that are simulated: name fewer (`numjobs`)")]
+    Jobs(u32),
     /// A trace has I/Os of a direction of which the model has no cell.
     #[error(
         "the trace has {0}, and no cell of the model has any: calibrate it by a store with random or \
@@ -72,6 +75,8 @@ pub enum OpenError {
 
 /// I/Os of one simulation.
 const IOS: u64 = 20_000;
+/// More jobs than any machine has processors for.
+const MOST_JOBS: u32 = 16_384;
 /// Draws of the parameters.
 const DRAWS: u64 = 16;
 /// Every simulation and every draw begins here: the same model gives the same answer.
@@ -243,6 +248,9 @@ impl Flow {
 fn once(values: &impl Values, case: &Case, flow: &Flow, seed: u64) -> Result<Simulated, OpenError> {
     if matches!(case.path, IoPath::PosixAio(_)) {
         return Err(OpenError::Helpers);
+    }
+    if case.numjobs > MOST_JOBS {
+        return Err(OpenError::Jobs(case.numjobs));
     }
     let scenario = scenario(values, case, flow, seed).map_err(CannotPredict::lacks)?;
     Ok(simulate(&scenario)?)

@@ -324,6 +324,9 @@ fn what_is_not_simulated_is_refused() {
     let model = model();
     let load = Load { iops: 1_000.0, poisson: true, bursts: None };
     assert_eq!(model.open(&case(PATHS[3], 4), load), Err(OpenError::Helpers));
+    // A model of a stranger's names as many as it likes, and the simulation never ended.
+    let many = Case { numjobs: 1_000_000, ..case(PATHS[0], 4) };
+    assert_eq!(model.open(&many, load), Err(OpenError::Jobs(1_000_000)));
     let lacking = model.open(&case("libaio/syscall/interrupt", 4), load).unwrap_err();
     assert!(lacking.to_string().contains("`time:libaio`"), "{lacking}");
     let nothing = Load { iops: 0.0, poisson: true, bursts: None };
