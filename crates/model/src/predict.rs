@@ -5,10 +5,9 @@ use crate::fit::slopes;
 use crate::formula::{Values, spinners, value};
 use crate::kernel::Shift;
 use crate::model::Model;
-use crate::parameter::{Front, Kind, Parameter};
+use crate::parameter::{Front, Parameter};
 use iopj_core::IoPath;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
-use std::collections::BTreeSet;
 
 /// What a prediction rests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -242,17 +241,14 @@ impl Model {
         if let Some(kernel) = &self.kernel {
             beyond.push(format!("the kernel is {}", kernel.name));
         }
-        if !self.paths().contains(&case.path) {
+        if !self.cases.iter().any(|one| one.path == case.path) {
             beyond.push("the path was not measured, only its parts".to_owned());
         }
-        let kinds = |case: &Case| -> BTreeSet<Kind> {
-            Kind::shares(case.rw, case.rwmixread).into_iter().map(|(kind, _)| kind).collect()
-        };
         let own = kinds(case);
-        if own.len() > 1 && !self.cases.iter().any(|one| kinds(one) == own) {
+        if own.count_ones() > 1 && !self.cases.iter().any(|one| kinds(one) == own) {
             beyond.push("reads and writes at once were not measured".to_owned());
         }
-        let alike = || self.cases.iter().filter(|one| !kinds(one).is_disjoint(&own));
+        let alike = || self.cases.iter().filter(|one| kinds(one) & own != 0);
         let of_path = || self.cases.iter().filter(|one| Front::of(one.path) == Front::of(case.path));
         beyond.extend(outside("bs", case.bs, alike().map(|one| one.bs)));
         beyond.extend(outside("I/Os in flight", in_flight(case), self.cases.iter().map(in_flight)));
@@ -264,14 +260,23 @@ impl Model {
     }
 }
 
+/// The kinds of I/O of a case, as [`Kind::shares`](crate::parameter::Kind::shares) tells them, a bit each. A model may have many cases, and
+/// each of them is held against all.
+fn kinds(case: &Case) -> u8 {
+    let reads = case.rw.reads() && (!case.rw.writes() || case.rwmixread > 0);
+    let writes = !case.rw.reads() || case.rw.writes() && case.rwmixread < 100;
+    (u8::from(reads) | u8::from(writes) << 1) << if case.rw.is_random() { 0 } else { 2 }
+}
+
 fn in_flight(case: &Case) -> u32 {
     case.numjobs.saturating_mul(case.depth())
 }
 
 /// Says by how much a value is outside of those that were measured.
 fn outside(what: &str, value: u32, measured: impl Iterator<Item = u32>) -> Option<String> {
-    let all: Vec<u32> = measured.collect();
-    let (least, most) = (*all.iter().min()?, *all.iter().max()?);
+    let ends =
+        |ends: Option<(u32, u32)>, one: u32| Some(ends.map_or((one, one), |(a, b)| (a.min(one), b.max(one))));
+    let (least, most) = measured.fold(None, ends)?;
     let times = |a: u32, b: u32| format!("{:.1}", f64::from(a) / f64::from(b)).replace(".0", "");
     match value {
         above if above > most => {
@@ -279,5 +284,28 @@ fn outside(what: &str, value: u32, measured: impl Iterator<Item = u32>) -> Optio
         }
         below if below < least => Some(format!("{what} {value} is below the least, {least}")),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameter::Kind;
+    use iopj_core::Rw;
+
+    #[test]
+    fn the_kinds_of_a_case_are_those_of_its_shares() {
+        let of = |rw, rwmixread| {
+            let path = "libaio/syscall/interrupt".parse().unwrap();
+            kinds(&Case { rw, rwmixread, ..Case::of(path, &Default::default(), 1).unwrap() })
+        };
+        let alone = |kind: Kind| of(kind.rw(), 50);
+        let all: [Rw; 6] =
+            ["read", "write", "rw", "randread", "randwrite", "randrw"].map(|rw| rw.parse().unwrap());
+        for (rw, rwmixread) in all.into_iter().flat_map(|rw| [0, 1, 50, 99, 100].map(|mix| (rw, mix))) {
+            let shares = Kind::shares(rw, rwmixread);
+            let sum = shares.iter().fold(0, |sum, (kind, _)| sum | alone(*kind));
+            assert_eq!((of(rw, rwmixread), sum.count_ones()), (sum, shares.len() as u32), "{rw} {rwmixread}");
+        }
     }
 }
