@@ -5,6 +5,7 @@
 
 mod contradiction;
 mod options;
+mod possible;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,8 @@ use std::path::{Path, PathBuf};
 
 /// How much of a file is read: a job's JSON has some 20 KB.
 const MOST_BYTES: u64 = 1 << 30;
+/// How many values it may have: each takes up to some 200 bytes of memory, and a job has some 700.
+const MOST_VALUES: usize = 1 << 22;
 /// Options that make cells differ if they differ within an import.
 const DISTINGUISHING: [&str; 3] = ["filename", "directory", "size"];
 
@@ -142,6 +145,9 @@ fn foreign(path: &Path, reason: impl Into<String>) -> ImportError {
 }
 
 fn parse(path: &Path, text: &str) -> Result<Vec<FioRun>, ImportError> {
+    if text.bytes().filter(|byte| *byte == b',').count() > MOST_VALUES {
+        return Err(foreign(path, format!("has over {MOST_VALUES} values, more than are read at once")));
+    }
     let runs = runs(text).map_err(|error| match error {
         FioError::Output(reason) => foreign(path, reason),
         other => foreign(path, format!("cannot be understood ({other})")),
@@ -209,6 +215,9 @@ fn done(job: &FioJobResult) -> Result<(), SkipReason> {
 /// Whether the figures are of this job alone, and complete.
 fn whole(run: &FioRun, index: usize, workload: &Workload) -> Result<(), SkipReason> {
     let job = &run.jobs[index];
+    if let Some(what) = possible::impossible(job, workload) {
+        return Err(what.into());
+    }
     let (reads, writes) = (&job.result.reads, &job.result.writes);
     let ios = reads.ios.saturating_add(writes.ios);
     let (bytes, bs) = (reads.bytes.saturating_add(writes.bytes), u64::from(workload.bs));

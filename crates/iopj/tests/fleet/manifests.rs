@@ -114,7 +114,8 @@ for one in [json.loads(text)] + list(yaml.safe_load_all(text)):
 fn a_strangers_study_is_one_text_to_other_readers() {
     let folder = folder();
     let hostile = "# \u{85}kind: Pod\u{2028}kind: Pod\u{2029}\u{feff}\n# ---\n# &a *a \
-                   !!python/object:os.system \"quoted\" 'too' \\ # \u{2028}---\u{2028}kind: List\n# \u{1f980}\n";
+                   !!python/object:os.system \"quoted\" 'too' \\ # \u{2028}---\u{2028}kind: List\n\
+                   # \u{1f980}\n";
     let study = hostile.to_owned() + &study(1, "1s");
     fs::write(folder.join("s.toml"), &study).unwrap();
     let line = "fleet submit s.toml --kubernetes --manifest-only --nodes 1 --image i --dir c";
