@@ -2,6 +2,7 @@
 
 use crate::args::{ImportArgs, ImportFormat};
 use crate::output::{print, print_json};
+use iopj_report::render::escape;
 use iopj_run::import;
 use std::process::ExitCode;
 
@@ -12,6 +13,6 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
         print_json(&serde_json::to_value(&imported)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    print(&format!("{imported}\nstore: {}\n", store.display()))?;
+    print(&format!("{imported}\nstore: {}\n", escape(&store.display().to_string())))?;
     Ok(ExitCode::SUCCESS)
 }

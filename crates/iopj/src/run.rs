@@ -91,8 +91,8 @@ pub(crate) fn look(study: &StudyRecord, trials: &[Trial]) -> Look {
 /// What a run leaves, and where.
 fn kept(study: &StudyRecord, trials: usize, summary: &Summary) -> String {
     // Programs look for this line.
-    let mut text = format!("store: {}\n", summary.store.display());
     let store = escape(&summary.store.display().to_string());
+    let mut text = format!("store: {store}\n");
     text += &format!("kept: {}; `iopj report {store}` shows this again\n", counted(trials));
     // Of a file on another host nothing is known here.
     if study.made_target && Path::new(&study.target).is_absolute() {

@@ -260,8 +260,8 @@ impl Model {
     }
 }
 
-/// The kinds of I/O of a case, a bit each, as `Kind::shares` tells them. A model may have many cases, and each
-/// of them is held against all.
+/// The kinds of I/O of a case, a bit each, as `Kind::shares` tells them. A model may have many cases, and
+/// each of them is held against all.
 fn kinds(case: &Case) -> u8 {
     let reads = case.rw.reads() && (!case.rw.writes() || case.rwmixread > 0);
     let writes = !case.rw.reads() || case.rw.writes() && case.rwmixread < 100;
