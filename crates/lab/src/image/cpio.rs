@@ -2,8 +2,8 @@
 //! (Documentation/driver-api/early-userspace/buffer-format.rst). The same content always gives the same
 //! bytes.
 
+use iopj_core::files::open_regular;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -106,7 +106,7 @@ impl<W: Write> Newc<'_, W> {
     }
 
     fn host_file(&mut self, name: &str, mode: u32, host: &Path) -> io::Result<()> {
-        let mut file = File::open(host)?;
+        let mut file = open_regular(host)?;
         let length = file.metadata()?.len();
         self.header(name, mode, (0, 0), length)?;
         let copied = io::copy(&mut file, self.out)?;
@@ -144,6 +144,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::fs;
+    use std::fs::File;
     use std::process::{Command, Stdio};
 
     fn written(archive: &Archive) -> Vec<u8> {

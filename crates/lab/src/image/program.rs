@@ -1,5 +1,6 @@
 //! A program and the shared libraries that it needs, found by asking the program's own loader.
 
+use iopj_core::files::open_regular;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
@@ -69,7 +70,7 @@ impl Program {
         if !host.is_absolute() {
             return Err(ImageError::RelativeProgram(host));
         }
-        File::open(&host).map_err(|source| ImageError::Unreadable { path: host.clone(), source })?;
+        open_regular(&host).map_err(|source| ImageError::Unreadable { path: host.clone(), source })?;
         let mut programs = vec![Program { name: called.to_owned(), host: host.clone() }];
         for interpreter in script_interpreters(&host)? {
             programs.extend(Program::called(&interpreter)?);
@@ -123,7 +124,7 @@ fn script_line(path: &Path) -> Result<Option<String>, ImageError> {
     let file_error = |source| ImageError::File { path: path.to_path_buf(), source };
     let mut begin = Vec::new();
     // The kernel reads no more (BINPRM_BUF_SIZE).
-    File::open(path).map_err(file_error)?.take(256).read_to_end(&mut begin).map_err(file_error)?;
+    open_regular(path).map_err(file_error)?.take(256).read_to_end(&mut begin).map_err(file_error)?;
     let line = begin.split(|byte| *byte == b'\n').next().unwrap_or_default();
     Ok(line.strip_prefix(b"#!").map(|line| String::from_utf8_lossy(line).trim().to_owned()))
 }
@@ -164,7 +165,7 @@ impl Elf {
     /// Opens a file; `None` if it is no 64-bit little-endian ELF file.
     fn open(path: &Path) -> Result<Option<Elf>, ImageError> {
         let file_error = |source| ImageError::File { path: path.to_path_buf(), source };
-        let mut file = File::open(path).map_err(file_error)?;
+        let mut file = open_regular(path).map_err(file_error)?;
         let mut header = Vec::new();
         file.by_ref().take(elf::HEADER_BYTES as u64).read_to_end(&mut header).map_err(file_error)?;
         let known = header.len() == elf::HEADER_BYTES && header.starts_with(b"\x7fELF\x02\x01");

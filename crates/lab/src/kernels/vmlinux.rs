@@ -6,7 +6,7 @@ use super::error::ImageFault;
 use super::packed::{LARGEST_BYTES, decompress};
 use crate::arch::Arch;
 use crate::elf::{self, LOAD, MAGIC, NOTE, ProgramHeader, number, release_after};
-use std::fs::File;
+use iopj_core::files::open_regular;
 use std::io::Read;
 use std::path::Path;
 
@@ -58,7 +58,7 @@ impl Kind {
 
 /// Reads an image and identifies it; the error is the reason why no guest could boot it.
 pub(super) fn read(path: &Path) -> Result<Image, ImageFault> {
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     let mut bytes = Vec::new();
     file.by_ref().take(4096).read_to_end(&mut bytes)?;
     let loaded_end = if bytes.starts_with(MAGIC) { loaded_end(&bytes)? } else { LARGEST_BYTES };

@@ -174,3 +174,13 @@ proptest! {
         }
     }
 }
+
+/// `lab run --kernel` waited for whoever would write into it.
+#[test]
+fn a_pipe_is_no_kernel() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o644.into()).unwrap();
+    let fault = read(&pipe).err().unwrap().to_string();
+    assert!(fault.contains("it is a pipe, not a file"), "{fault}");
+}
