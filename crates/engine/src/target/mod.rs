@@ -336,10 +336,11 @@ impl Target {
         &self.warnings
     }
 
-    /// What tells a file from another of its name and size: its inode, and when that was made.
+    /// What tells a file from another of its name and size, where its file system keeps that: its inode, and
+    /// when it was made.
     pub fn inode(&self) -> Option<String> {
         let file = self.file.as_ref().filter(|_| self.kind == TargetKind::File)?;
-        sys::inode(file).ok()
+        sys::inode(file).ok().flatten()
     }
 
     /// The identity in the header of a file that iopj made.

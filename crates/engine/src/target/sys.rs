@@ -88,12 +88,24 @@ pub(super) fn dio_offset_align(node: &impl AsFd) -> io::Result<Option<u32>> {
     Ok(says.then_some(answer.stx_dio_offset_align))
 }
 
-/// An inode's number, and when it was made where the file system says (statx(2), `STATX_BTIME`).
-pub(super) fn inode(node: &impl AsFd) -> io::Result<String> {
+/// File systems whose inodes keep their numbers (`include/uapi/linux/magic.h`, and OpenZFS's and bcachefs's
+/// own): ext, XFS, btrfs, F2FS, ZFS, bcachefs. Those of FAT, or of FUSE, get new ones at will.
+const KEEP_NUMBERS: [u64; 6] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e];
+/// Overlays keep the numbers, and not the times at which files were made: one that is written is a copy.
+const OVERLAY: u64 = 0x794c_7630;
+
+/// An inode's number, and when it was made where the file system says (statx(2), `STATX_BTIME`); `None` where
+/// the same file may have another number tomorrow.
+pub(super) fn inode(node: &impl AsFd) -> io::Result<Option<String>> {
     let answer = fs::statx(node, "", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
     let (number, made) = (answer.stx_ino, answer.stx_btime);
     let says = answer.stx_mask & StatxFlags::BTIME.bits() != 0;
-    Ok(if says { format!("{number} of {}.{:09}", made.tv_sec, made.tv_nsec) } else { number.to_string() })
+    Ok(match file_system_magic(node)? {
+        OVERLAY => Some(number.to_string()),
+        magic if !KEEP_NUMBERS.contains(&magic) => None,
+        _ if says => Some(format!("{number} of {}.{:09}", made.tv_sec, made.tv_nsec)),
+        _ => Some(number.to_string()),
+    })
 }
 
 /// The file system's magic number (statfs(2)).
