@@ -24,7 +24,7 @@ exec*) while [ "$1" != -- ]; do shift; done; shift; [ -e silent ] && exec sleep 
 esac
 "#;
 const ALL_ENDED: &str = "echo '{\"items\":[]}' >pods.json";
-const SUBMIT: &str = "fleet submit s.toml --kubernetes --image r.example/iopj:1 --dir c --scratch stores";
+const SUBMIT: &str = "fleet submit s.toml --kubernetes --image r.example/iopj:1 --dir c";
 
 /// A cluster of the script's.
 struct Kubectl {
@@ -39,10 +39,15 @@ impl Kubectl {
         fs::set_permissions(kubectl.folder.join("bin/kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(kubectl.folder.join("deleted"), ALL_ENDED).unwrap();
         fs::write(kubectl.folder.join("s.toml"), study(1, "50ms")).unwrap();
-        let (code, _, words) = run(&kubectl.folder, &format!("{SUBMIT} --nodes 3 --manifest-only"));
+        let (code, _, words) = run(&kubectl.folder, &kubectl.submit("--manifest-only"));
         assert_eq!(code, 0, "{words}");
         kubectl.pods(pods);
         kubectl
+    }
+
+    /// The submit of three nodes, which keep their stores in a folder of the test's.
+    fn submit(&self, options: &str) -> String {
+        format!("{SUBMIT} --nodes 3 --scratch {} {options}", self.folder.join("stores").display())
     }
 
     fn pods(&self, pods: &[Value]) {
@@ -161,7 +166,7 @@ fn ctrl_c_ends_a_fetch_from_a_pod_that_says_nothing() {
 #[test]
 fn a_new_job_does_what_is_missing_of_one_that_is_over() {
     let kubectl = Kubectl::new(&[]);
-    let submit = format!("{SUBMIT} --nodes 3 --hold 48h");
+    let submit = kubectl.submit("--hold 48h");
     kubectl.ends(0, &submit);
     let first = kubectl.manifest();
     says(&first, &[r#""completions": 3"#]);
