@@ -84,6 +84,19 @@ impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Tells the thread to end, and waits until it has, or seems to hang.
+    fn end(&self) -> MutexGuard<'_, State> {
+        let deadline = Instant::now() + PARTING;
+        let mut state = self.state();
+        state.stop = true;
+        self.changed.notify_all();
+        while !state.has_ended && Instant::now() < deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state
+    }
 }
 
 /// What a meter's thread cost.
@@ -156,6 +169,9 @@ impl OpeningMeter {
                 }
             }
             if stop.load(Ordering::Relaxed) {
+                // What it has begun, such as a session of a BMC's, it ends.
+                drop(opened);
+                drop(shared.end());
                 return Err(OpenError("the wait for it to open was interrupted".to_owned()));
             }
         };
@@ -230,14 +246,7 @@ impl RunningMeter {
 
     /// Ends the thread; one that hangs is left behind. Readings stay to be taken.
     pub(crate) fn stop(&mut self) -> Cost {
-        let deadline = Instant::now() + PARTING;
-        let mut state = self.shared.state();
-        state.stop = true;
-        self.shared.changed.notify_all();
-        while !state.has_ended && Instant::now() < deadline {
-            let left = deadline.saturating_duration_since(Instant::now());
-            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let state = self.shared.end();
         let cost = Cost { readings: state.count, cpu: state.cpu, elapsed: self.began.elapsed() };
         let has_ended = state.has_ended;
         drop(state);

@@ -44,17 +44,20 @@ impl OpenMeter for Script {
     }
 }
 
-pub(in super::super) fn start(script: &'static [&'static str]) -> Result<RunningMeter, OpenError> {
+fn spec() -> MeterSpec {
     let ms = Duration::from_millis;
-    let spec = MeterSpec {
+    MeterSpec {
         name: "test".to_owned(),
         kind: "test",
         interval: ms(10),
         clock: ClockChoice::Host,
         age: Duration::ZERO,
         bridge: ms(30),
-    };
-    OpeningMeter::start(spec, Box::new(Script(script)), iopj_core::Allow::NOTHING)?
+    }
+}
+
+pub(in super::super) fn start(script: &'static [&'static str]) -> Result<RunningMeter, OpenError> {
+    OpeningMeter::start(spec(), Box::new(Script(script)), iopj_core::Allow::NOTHING)?
         .open(&AtomicBool::new(false))
 }
 
@@ -82,6 +85,38 @@ fn a_meter_is_read_on_a_thread_that_the_probe_leaves_out() {
     assert!(own_threads().len() >= 2);
     let cost = running.stop();
     assert!(cost.readings >= 5 && cost.cpu > Duration::ZERO && cost.cpu < cost.elapsed, "{cost:?}");
+}
+
+/// A session of a BMC's stayed open when Ctrl-C came while the meter opened.
+#[test]
+fn a_meter_that_opens_as_the_user_ends_the_program_is_closed() {
+    struct Closes(Scripted, Arc<AtomicBool>);
+    impl Meter for Closes {
+        fn channels(&self) -> &[Channel] {
+            self.0.channels()
+        }
+        fn read(&mut self, out: &mut Vec<Reading>) -> Result<(), MeterError> {
+            self.0.read(out)
+        }
+    }
+    impl Drop for Closes {
+        fn drop(&mut self) {
+            self.1.store(true, Ordering::SeqCst);
+        }
+    }
+    struct Slow(Arc<AtomicBool>);
+    impl OpenMeter for Slow {
+        fn open(&self, _: iopj_core::Allow) -> Result<Box<dyn Meter>, OpenError> {
+            std::thread::sleep(4 * LOOK);
+            let power = Channel::new("power", Scope::System, ChannelKind::Instant);
+            Ok(Box::new(Closes(Scripted([].iter(), vec![power]), Arc::clone(&self.0))))
+        }
+    }
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let source = Box::new(Slow(Arc::clone(&is_closed)));
+    let opening = OpeningMeter::start(spec(), source, iopj_core::Allow::NOTHING).unwrap();
+    let error = opening.open(&AtomicBool::new(true)).err().unwrap();
+    assert!(error.0.contains("interrupted") && is_closed.load(Ordering::SeqCst), "{error:?}");
 }
 
 /// It counted as a thread that does I/O.
