@@ -23,7 +23,7 @@ pub use bounded::{CutShort, Ended, ended, streamed};
 pub use client::Client;
 pub use error::FabricError;
 pub use frame::Hello;
-pub use push::push;
+pub use push::{push, sha256};
 pub use ssh::Control;
 pub use start::{Destination, Start};
 

@@ -5,7 +5,7 @@ use crate::ssh::Control;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 
@@ -17,7 +17,9 @@ use std::sync::atomic::AtomicBool;
 pub fn push(control: &Control, command: &str, stop: &AtomicBool) -> Result<String, FabricError> {
     let architecture = control.run("uname -m", Stdio::null(), stop)?;
     let program = program(&control.host, &architecture)?;
-    let hash = hash(&program).map_err(FabricError::io(format!("read {}", program.display())))?;
+    let hash = File::open(&program)
+        .and_then(sha256)
+        .map_err(FabricError::io(format!("read {}", program.display())))?;
     let folder = format!("$HOME/.cache/iopj/agent-{}", &hash[..16]);
     let sum = |file: &str| format!("sha256sum {folder}/{file} 2>/dev/null || :");
     let is_whole = |text: &str| text.split_whitespace().next() == Some(hash.as_str());
@@ -48,11 +50,14 @@ fn program(host: &str, architecture: &str) -> Result<PathBuf, FabricError> {
     if file.is_file() { Ok(file) } else { Err(FabricError::NoProgram { host, architecture, file }) }
 }
 
-/// The SHA-256 of a file in hexadecimal digits.
-fn hash(file: &Path) -> io::Result<String> {
-    let (mut open, mut digest, mut block) = (File::open(file)?, Sha256::new(), vec![0; 1 << 20]);
+/// The SHA-256 of all that is to be read, in hexadecimal digits.
+///
+/// # Errors
+/// The reader's.
+pub fn sha256(mut input: impl Read) -> io::Result<String> {
+    let (mut digest, mut block) = (Sha256::new(), vec![0; 1 << 20]);
     loop {
-        match open.read(&mut block)? {
+        match input.read(&mut block)? {
             0 => return Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
             read => digest.update(&block[..read]),
         }
@@ -65,11 +70,9 @@ mod tests {
 
     #[test]
     fn a_hash_is_the_one_that_sha256sum_prints() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "abc").unwrap();
         // FIPS 180-4, the first example.
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(hash(file.path()).unwrap(), expected);
+        assert_eq!(sha256(&b"abc"[..]).unwrap(), expected);
     }
 
     #[test]

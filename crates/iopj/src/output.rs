@@ -124,9 +124,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if is_stream(path) {
         return fs::write(path, bytes);
     }
-    if is_root() {
-        refuse_links_of_others(path)?;
-    }
+    refuse_links_of_others(path)?;
     let place = match fs::symlink_metadata(path) {
         // A link in a folder of others could lead root anywhere.
         Ok(found) if found.is_symlink() && is_root() => {
@@ -196,7 +194,7 @@ fn open_special(place: &Path) -> io::Result<fs::File> {
 /// Refuses a way for root to a file through a link of another user: it could lead anywhere, and be another
 /// one by now.
 fn refuse_links_of_others(path: &Path) -> io::Result<()> {
-    let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    let folders = path.ancestors().skip(1).filter(|folder| is_root() && !folder.as_os_str().is_empty());
     for folder in folders {
         let found = fs::symlink_metadata(folder);
         if found.is_ok_and(|found| found.is_symlink() && found.uid() != 0) {
@@ -247,6 +245,7 @@ pub(crate) fn write_for(option: &str, path: &Path, bytes: &[u8]) -> anyhow::Resu
 /// Writes a file that must not exist yet, for the option that names it: it is there whole, or not at all.
 pub(crate) fn write_new(option: &str, path: &Path, text: &str) -> anyhow::Result<()> {
     let written = || {
+        refuse_links_of_others(path)?;
         let aside = aside(path)?;
         write_aside(&aside, None, text.as_bytes())
             .and_then(|()| rename_to_new(&aside, path))
@@ -399,6 +398,8 @@ mod tests {
         if is_root() {
             std::os::unix::fs::lchown(at("link"), Some(65534), Some(65534)).unwrap();
             let error = write_whole(&at("link/page"), b"y").unwrap_err().to_string();
+            assert!(error.contains("a symbolic link of another user"), "{error}");
+            let error = write_new("-o", &at("link/new"), "y").unwrap_err().to_string();
             assert!(error.contains("a symbolic link of another user"), "{error}");
             assert_eq!(fs::read(at("folder/page")).unwrap(), b"x");
         }

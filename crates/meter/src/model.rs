@@ -208,25 +208,24 @@ impl Coefficients {
             self.coefficients.iter().map(|(feature, coefficient)| (feature.to_string(), coefficient.value));
         let of_covariance =
             self.covariance.iter().flatten().flatten().map(|value| ("covariance".to_owned(), *value));
-        let mut numbers = constants.into_iter().chain(own).chain(of_covariance);
+        let standards = || self.coefficients.values().filter_map(|coefficient| coefficient.standard);
+        let of_standards = standards().map(|value| ("standard".to_owned(), value));
+        let share = self.r_squared.map(|value| ("r_squared".to_owned(), value));
+        let mut numbers =
+            constants.into_iter().chain(own).chain(of_covariance).chain(of_standards).chain(share);
         if let Some((name, _)) = numbers.find(|(_, value)| !value.is_finite()) {
             return Err(ModelError::NotFinite(name));
         }
-        let spreads = self.coefficients.values().filter_map(|coefficient| coefficient.standard);
-        let variances =
-            self.covariance.iter().flatten().enumerate().filter_map(|(at, row)| row.get(at).copied());
+        let mut variances = self.covariance.iter().flatten().enumerate().filter_map(|(at, row)| row.get(at));
         let below = [
             ("residual_standard_watts", self.residual_standard_watts < 0.0),
-            ("standard", spreads.clone().any(|standard| standard < 0.0)),
-            ("covariance", variances.clone().any(|variance| variance < 0.0)),
+            ("standard", standards().any(|standard| standard < 0.0)),
+            ("covariance", variances.any(|variance| *variance < 0.0)),
         ];
         if let Some((name, _)) = below.into_iter().find(|(_, is_below)| *is_below) {
             return Err(ModelError::File(format!("`{name}` is below zero")));
         }
-        if spreads.into_iter().any(|standard| !standard.is_finite()) {
-            return Err(ModelError::NotFinite("standard".to_owned()));
-        }
-        if self.r_squared.is_some_and(|share| !share.is_finite() || share > 1.0) {
+        if self.r_squared.is_some_and(|share| share > 1.0) {
             return Err(ModelError::File("`r_squared` is no share of a variance".to_owned()));
         }
         let size = self.coefficients.len() + 1;

@@ -165,45 +165,18 @@ pub(crate) fn append(path: &CStr, bytes: &[u8]) {
     // SAFETY: the path ends with a zero byte.
     let fd = unsafe { call(libc::SYS_openat, [at, path.as_ptr() as usize, flags as usize, 0o644, 0, 0]) };
     if fd >= 0 {
-        let within = Within::begin();
+        // The program did not ask for this write: no limit of a file's size (RLIMIT_FSIZE) ends it.
+        let before = hold_off(ALL);
         // SAFETY: the bytes live through the call; the descriptor is ours and is closed once.
         let written = unsafe {
             let written = call(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]);
             call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
             written
         };
-        within.end(written == -(libc::EFBIG as isize));
-    }
-}
-
-/// Holds SIGXFSZ off, which ends a program whose file gets longer than RLIMIT_FSIZE allows: the program did
-/// not ask for this one.
-struct Within {
-    before: u64,
-}
-
-/// The set that has it alone.
-static XFSZ: u64 = 1 << (libc::SIGXFSZ - 1);
-
-impl Within {
-    fn begin() -> Within {
-        let mut before = 0_u64;
-        let (now, to) = (&raw const XFSZ as usize, &raw mut before as usize);
-        // SAFETY: both sets have the eight bytes of the kernel's, and live through the call.
-        unsafe { call(libc::SYS_rt_sigprocmask, [libc::SIG_BLOCK as usize, now, to, 8, 0, 0]) };
-        Within { before }
-    }
-
-    /// With the signal that came, if one did, taken away.
-    fn end(self, came: bool) {
-        let (signal, time) = (&raw const XFSZ as usize, [0_i64; 2]);
-        if came {
-            // SAFETY: set and time live through the call, which waits for nothing and stores nothing.
-            unsafe { call(libc::SYS_rt_sigtimedwait, [signal, 0, time.as_ptr() as usize, 8, 0, 0]) };
+        if written == -(libc::EFBIG as isize) {
+            take_pending(1 << (libc::SIGXFSZ - 1));
         }
-        let before = &raw const self.before as usize;
-        // SAFETY: the set has the eight bytes of the kernel's, and lives through the call.
-        unsafe { call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, before, 0, 8, 0, 0]) };
+        hold_off(before);
     }
 }
 

@@ -146,7 +146,10 @@ fn foreign(path: &Path, reason: impl Into<String>) -> ImportError {
 
 fn parse(path: &Path, text: &str) -> Result<Vec<FioRun>, ImportError> {
     if text.bytes().filter(|byte| *byte == b',').count() > MOST_VALUES {
-        return Err(foreign(path, format!("has over {MOST_VALUES} values, more than are read at once")));
+        return Err(foreign(
+            path,
+            format!("has over {MOST_VALUES} values, so its jobs are to be in several files"),
+        ));
     }
     let runs = runs(text).map_err(|error| match error {
         FioError::Output(reason) => foreign(path, reason),
@@ -423,7 +426,6 @@ fn record(all: &[(&Path, FioRun)], trials: &[Trial]) -> StudyRecord {
     }
 }
 
-/// A store that cannot be completed is removed.
 fn write(path: &Path, record: &StudyRecord, trials: &[Trial]) -> Result<(), ImportError> {
     Store::create_with(path, record, trials).map_err(|error| match error {
         StoreError::Exists(path) => ImportError::Exists(path),

@@ -5,12 +5,12 @@ use crate::table::{self, Table};
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, SchemaRef};
 use iopj_core::files::open_regular;
+use iopj_fabric::sha256;
 use parquet::arrow::arrow_reader::{ArrowReaderBuilder, ParquetRecordBatchReader, SyncReader};
 use parquet::errors::ParquetError;
-use sha2::{Digest, Sha256};
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::Seek;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Once;
@@ -39,7 +39,7 @@ fn rows_of(
     schema: &SchemaRef,
     ask: impl FnOnce(Asked) -> Result<ParquetRecordBatchReader, ParquetError>,
 ) -> Result<Rows, ParquetError> {
-    if sum.is_some_and(|sum| !sum_of(&mut file).is_ok_and(|now| now == sum)) {
+    if sum.is_some_and(|sum| !sha256(&file).is_ok_and(|now| now == sum)) {
         return Err(ParquetError::General("it is damaged: its checksum is another one".to_owned()));
     }
     file.rewind()?;
@@ -65,22 +65,6 @@ fn has_columns(asked: &Asked, wanted: &SchemaRef) -> Result<(), ParquetError> {
         true => Ok(()),
         false => Err(ParquetError::General("it is damaged: its columns are others".to_owned())),
     }
-}
-
-/// The checksum of a file.
-pub(super) fn sum(path: &Path) -> io::Result<String> {
-    sum_of(&mut File::open(path)?)
-}
-
-fn sum_of(file: &mut File) -> io::Result<String> {
-    let (mut digest, mut block) = (Sha256::new(), vec![0; 1 << 20]);
-    loop {
-        match file.read(&mut block)? {
-            0 => break,
-            length => digest.update(&block[..length]),
-        }
-    }
-    Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The rows of a file, batch by batch, until one is damaged.
@@ -139,7 +123,7 @@ mod tests {
         let mut writer = ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), None).unwrap();
         writer.write(&batch).unwrap();
         writer.close().unwrap();
-        let sum = sum(&path).unwrap();
+        let sum = sha256(File::open(&path).unwrap()).unwrap();
         let read = |sum| {
             let rows = rows_of(File::open(&path)?, sum, &batch.schema(), |asked| asked.build())?;
             rows.collect::<Result<Vec<_>, _>>().map_err(ParquetError::from)

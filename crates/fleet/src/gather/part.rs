@@ -8,6 +8,7 @@ use super::plan::Carried;
 use crate::table::{self, Contents, Latencies, SCHEMA_VERSION, Table};
 use arrow_array::cast::AsArray;
 use arrow_array::{BooleanArray, RecordBatch};
+use iopj_fabric::sha256;
 use parquet::arrow::arrow_reader::{ArrowPredicateFn, ParquetRecordBatchReader, RowFilter};
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::Compression;
@@ -84,7 +85,7 @@ impl PartWriter {
                 fs::remove_file(&path).map_err(|error| GatherError::Io { path, error })?;
                 continue;
             }
-            let sum = foreign::sum(&path).map_err(|error| GatherError::Io { path, error })?;
+            let sum = File::open(&path).and_then(sha256).map_err(|error| GatherError::Io { path, error })?;
             self.part.sums.insert(table.name().to_owned(), sum);
         }
         Ok(Some(self.part).filter(|part| !part.stores.is_empty()))

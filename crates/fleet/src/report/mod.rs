@@ -139,7 +139,7 @@ fn manifest(dataset: &Path) -> Result<Manifest, ReportError> {
 }
 
 fn of_kind(folder: &Path, kind: &Kind, parts: &[&PartRecord]) -> Result<KindReport, ReportError> {
-    let trials = read::kind(folder, kind, parts)?;
+    let trials = read::kind(folder, parts)?;
     Ok(KindReport {
         machine: kind.machine.clone(),
         drive: kind.drive.clone(),
@@ -173,7 +173,7 @@ fn provenance(
         ("store".to_owned(), format!("{} hosts", trials.hosts.len())),
     ]);
     let Some(part) = parts.first() else { return Ok(facts) };
-    let path = dataset.join("stores").join(crate::gather::folder(kind)).join(&part.name);
+    let path = dataset.join(part.file(Table::Stores));
     let refused = |error| ReportError::Parquet { path: path.clone(), error };
     for batch in read::batches(dataset, (*part, Table::Stores), &["cpu_model"]).map_err(refused)?.take(1) {
         let batch = batch.map_err(|error| refused(error.into()))?;

@@ -1,9 +1,9 @@
 //! The trials of one kind of machine, read from the data set and summed up by store.
 
 use super::ReportError;
+use crate::gather::PartRecord;
 use crate::gather::foreign::{Asked, Rows, rows};
-use crate::gather::{PartRecord, folder};
-use crate::table::{Kind, Table};
+use crate::table::Table;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
@@ -159,12 +159,12 @@ impl Names {
 const MOST_PATHS: usize = 4096;
 
 /// Reads the trials of a kind.
-pub(super) fn kind(dataset: &Path, kind: &Kind, parts: &[&PartRecord]) -> Result<KindTrials, ReportError> {
+pub(super) fn kind(generation: &Path, parts: &[&PartRecord]) -> Result<KindTrials, ReportError> {
     let mut trials = KindTrials::default();
     for part in parts {
-        let path = dataset.join(Table::Trials.name()).join(folder(kind)).join(&part.name);
+        let path = generation.join(part.file(Table::Trials));
         let refused = |error| ReportError::Parquet { path: path.clone(), error };
-        let batches = batches(dataset, (part, Table::Trials), &COLUMNS).map_err(refused)?;
+        let batches = batches(generation, (part, Table::Trials), &COLUMNS).map_err(refused)?;
         for batch in batches {
             add(&mut trials, &batch.map_err(|error| refused(error.into()))?);
         }
@@ -337,7 +337,6 @@ impl KindTrials {
         of_trials >= VERIFIED_SHARE && self.verified_share(setup, path) >= VERIFIED_SHARE
     }
 
-    /// What the stores have of a set-up and a path.
     /// The set-ups with the paths that each was measured on.
     pub(super) fn pairs(&self) -> Vec<(u32, u32)> {
         let mut pairs: Vec<(u32, u32)> = self.cells.keys().map(|(setup, path, _)| (*setup, *path)).collect();
@@ -353,6 +352,7 @@ impl KindTrials {
         paths
     }
 
+    /// What the stores have of a set-up and a path.
     pub(super) fn of(&self, setup: u32, path: u32) -> impl Iterator<Item = &StoreCell> {
         self.cells.range((setup, path, 0)..=(setup, path, u32::MAX)).map(|(_, cell)| cell)
     }

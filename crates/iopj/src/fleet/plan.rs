@@ -132,7 +132,7 @@ fn by_kubernetes(args: &SubmitArgs, job: &mut Job) -> anyhow::Result<ByKubernete
     Ok(ByKubernetes { namespace: of.namespace.clone(), folder, nodes: args.nodes })
 }
 
-/// Whether a text may name an image: what is none would be a word of its own to `kubectl`, or to nobody.
+/// Whether a text has the form of an image's name: letters, digits and a few marks, a letter or digit first.
 fn is_image(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "./:@_-".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(plain)

@@ -2,8 +2,8 @@
 //! damaged or made up is no result.
 
 use iopj_core::Workload;
+use iopj_load::fio::FioLatency;
 use iopj_load::fio::runs::FioJobResult;
-use iopj_load::fio::{Direction, FioLatency};
 
 /// Counts beyond it are no longer exact in the numbers of JSON (RFC 8259, section 6).
 const MOST: u64 = 1 << 53;
@@ -32,12 +32,9 @@ pub(super) fn impossible(job: &FioJobResult, workload: &Workload) -> Option<&'st
         return Some("has more jobs than fio starts (numjobs)");
     }
     let depth = u64::from(workload.iodepth).saturating_mul(workload.numjobs.into());
-    let is_possible =
-        |one: &&Direction| one.latency.as_ref().is_none_or(|latency| fits(latency, one.ios, depth));
-    match directions.into_iter().filter(|one| one.ios > 0).all(|one| is_possible(&one)) {
-        true => None,
-        false => Some("has latencies that contradict each other (lat_ns: N, min, max, mean, stddev, bins)"),
-    }
+    let mut known = directions.into_iter().filter(|one| one.ios > 0);
+    let contradict = known.any(|one| one.latency.as_ref().is_some_and(|of| !fits(of, one.ios, depth)));
+    contradict.then_some("has latencies that contradict each other (lat_ns: N, min, max, mean, stddev, bins)")
 }
 
 /// Whether a mean, a spread, ends and bins can be of so many I/Os, with up to so many in flight when they
@@ -48,7 +45,7 @@ fn fits(latency: &FioLatency, ios: u64, in_flight: u64) -> bool {
     let within = |ns: f64| ns <= wide(*max_ns) && wide(ns as u64) >= *min_ns as f64;
     let slack = in_flight.saturating_mul(2).max(ios / 20).max(1);
     let of_all = histogram.is_empty() || histogram.len().abs_diff(ios) <= slack;
-    // The spread of what lies between two ends is at most half of what lies between them.
+    // The standard deviation of a sample is less than the distance of its ends.
     let spread = (max_ns.saturating_sub(*min_ns)) as f64;
     within(*mean_ns)
         && *mean_ns >= 0.0
