@@ -1,7 +1,5 @@
 //! Which way each kind of request takes: pure, so a simulation can drive it as the engine does.
 
-#[cfg(test)]
-mod bound_tests;
 mod choice;
 mod explore;
 mod learn;

@@ -353,5 +353,4 @@ fn continued(before: Plan, mut now: Plan, folder: &Path) -> Result<Plan, FleetEr
 }
 
 #[cfg(test)]
-#[path = "campaign_tests.rs"]
 mod tests;

@@ -6,7 +6,5 @@ mod kernel_log;
 pub mod machine;
 mod nvme_features;
 pub mod power;
-#[cfg(test)]
-mod power_tests;
 pub mod settings;
 mod sysfs;

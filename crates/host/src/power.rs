@@ -330,3 +330,6 @@ fn link_states(function: &Path) -> Option<Vec<String>> {
     on.sort();
     (!shown.is_empty()).then_some(on)
 }
+
+#[cfg(test)]
+mod tests;

@@ -177,5 +177,4 @@ pub fn line(points: &[(f64, f64, f64)], length: f64) -> Option<Fit> {
 }
 
 #[cfg(test)]
-#[path = "steadystate_tests.rs"]
 mod tests;

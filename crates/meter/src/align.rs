@@ -316,5 +316,4 @@ fn interval(steps: &[Step]) -> Option<f64> {
 }
 
 #[cfg(test)]
-#[path = "align_tests.rs"]
 mod tests;

@@ -197,5 +197,4 @@ fn parse(line: &str) -> Option<(Option<i64>, f64)> {
 }
 
 #[cfg(test)]
-#[path = "command_tests.rs"]
 mod tests;

@@ -243,5 +243,4 @@ impl Meter for HttpMeter {
 }
 
 #[cfg(test)]
-#[path = "http_tests.rs"]
 mod tests;

@@ -154,5 +154,4 @@ fn seconds(origin_ns: u64, window: Window) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "idle_tests.rs"]
 mod tests;

@@ -320,5 +320,4 @@ fn explain(config: &IpmiConfig, text: &str) -> MeterError {
 }
 
 #[cfg(test)]
-#[path = "ipmi_tests.rs"]
 mod tests;

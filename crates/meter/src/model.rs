@@ -289,5 +289,4 @@ pub fn estimate(model: &Coefficients, features: &Features) -> Result<EstimatedPo
 }
 
 #[cfg(test)]
-#[path = "model_tests.rs"]
 mod tests;

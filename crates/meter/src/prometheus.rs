@@ -163,5 +163,4 @@ fn quoted(text: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
 }
 
 #[cfg(test)]
-#[path = "prometheus_tests.rs"]
 mod tests;

@@ -391,5 +391,4 @@ fn parent(domain: &Domain, domains: &[Domain]) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "rapl/tests.rs"]
 mod tests;

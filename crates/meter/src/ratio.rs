@@ -127,5 +127,4 @@ pub fn per_joule(count: f64, energy: &Energy, interval: Interval) -> Result<Rati
 }
 
 #[cfg(test)]
-#[path = "ratio_tests.rs"]
 mod tests;

@@ -247,5 +247,4 @@ fn describe(config: &SnmpConfig, failure: &Failure) -> String {
 }
 
 #[cfg(test)]
-#[path = "snmp_tests.rs"]
 mod tests;

@@ -393,5 +393,4 @@ fn root_of_squares(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "trace_tests.rs"]
 mod tests;

@@ -211,5 +211,4 @@ pub(crate) fn factor(dof: Option<f64>) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "uncertainty_tests.rs"]
 mod tests;

@@ -250,5 +250,4 @@ fn of_quantity(case: &Case, quantity: Quantity, front: Front) -> Vec<Parameter> 
 }
 
 #[cfg(test)]
-#[path = "model_tests.rs"]
-mod model_tests;
+mod tests;

@@ -299,5 +299,4 @@ fn of(simulated: &Simulated, quantity: Quantity) -> Option<f64> {
 }
 
 #[cfg(test)]
-#[path = "open_tests.rs"]
-mod open_tests;
+mod tests;

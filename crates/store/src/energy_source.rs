@@ -168,5 +168,4 @@ fn choose(covers: &[Covers], estimated: bool) -> Option<EnergySource> {
 }
 
 #[cfg(test)]
-#[path = "energy_source_tests.rs"]
 mod tests;

@@ -337,5 +337,4 @@ fn written_keys(matrix: &WorkloadMatrix) -> Vec<&'static str> {
 }
 
 #[cfg(test)]
-#[path = "program_tests.rs"]
 mod tests;

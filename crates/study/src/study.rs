@@ -336,5 +336,4 @@ fn check_name(name: &str, source: &str) -> Result<(), StudyError> {
 }
 
 #[cfg(test)]
-#[path = "study_tests.rs"]
 mod tests;

@@ -1,5 +1,7 @@
 //! The chooser over ways of known latency and CPU time.
 
+mod bound;
+
 use super::*;
 use crate::clock::Crowding;
 use crate::key::Direction;

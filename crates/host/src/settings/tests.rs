@@ -1,5 +1,10 @@
 //! Names, values, the allow-list, locks, changing and putting back within one life.
 
+mod binding;
+mod network;
+mod power;
+mod restore;
+
 use super::attribute::Attribute;
 use super::fixture::{CPU, Fixture, assert_refused, names};
 use super::journal;

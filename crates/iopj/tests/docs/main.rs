@@ -1,12 +1,5 @@
 //! The documents: every command in them is run, or at least understood; and the book made of them.
 
-#[path = "../../src/args/mod.rs"]
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "the program's own; a test only asks whether a line is understood"
-)]
-mod args;
 mod blocks;
 mod book;
 #[path = "../common/mod.rs"]
@@ -18,6 +11,15 @@ mod devtools;
 mod fixture;
 mod known;
 mod sandbox;
+#[path = "../../src"]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the program's own; a test only asks whether a line is understood"
+)]
+mod source {
+    pub(crate) mod args;
+}
 
 use blocks::{Command, Document, words};
 use clap::Parser;
@@ -65,7 +67,7 @@ fn misunderstood(text: &str) -> Option<String> {
         _ => return None,
     };
     let line = std::iter::once("iopj").chain(own.iter().map(String::as_str));
-    let error = args::Cli::try_parse_from(line).err()?;
+    let error = source::args::Cli::try_parse_from(line).err()?;
     error.use_stderr().then(|| error.to_string())
 }
 

@@ -139,5 +139,4 @@ fn key(files: &[PathBuf]) -> Result<String, KernelError> {
 }
 
 #[cfg(test)]
-#[path = "own_tests.rs"]
 mod tests;

@@ -239,5 +239,4 @@ fn is_archive_keyring(signed_by: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "sources_tests.rs"]
 mod tests;

@@ -163,5 +163,4 @@ fn notes_of(mut notes: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
 }
 
 #[cfg(test)]
-#[path = "vmlinux_tests.rs"]
 pub(super) mod tests;

@@ -119,5 +119,4 @@ pub(crate) fn together(mut jobs: Vec<Slices>, last_ns: u64) -> Vec<Slice> {
 }
 
 #[cfg(test)]
-#[path = "slices_tests.rs"]
 mod tests;

@@ -1,3 +1,6 @@
+mod kinds;
+mod open;
+
 use super::*;
 use iopj_core::Rw;
 use iopj_engine::AnyEngine;

@@ -124,3 +124,6 @@ impl Cursor<'_> {
         piece
     }
 }
+
+#[cfg(test)]
+mod tests;

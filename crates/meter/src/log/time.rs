@@ -198,5 +198,4 @@ pub(super) fn offset_s(text: &str) -> Option<i64> {
 }
 
 #[cfg(test)]
-#[path = "time_tests.rs"]
 mod tests;

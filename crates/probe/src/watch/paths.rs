@@ -403,5 +403,4 @@ fn is_hybrid(evidence: &WatchEvidence, found: &Found) -> bool {
 }
 
 #[cfg(test)]
-#[path = "paths_tests.rs"]
 mod tests;

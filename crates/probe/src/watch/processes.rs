@@ -385,5 +385,4 @@ pub(super) fn processes_in(folder: &Path) -> BTreeSet<i32> {
 }
 
 #[cfg(test)]
-#[path = "processes_tests.rs"]
 mod tests;

@@ -195,5 +195,4 @@ fn lack<'a>(measurement: &'a Measurement, meter: &str, scope: Scope) -> Option<&
 }
 
 #[cfg(test)]
-#[path = "energy_tests.rs"]
 pub(crate) mod tests;

@@ -60,28 +60,4 @@ pub fn unit(metric: Metric, figure: Option<&FigureName>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_programs_metrics_have_its_own_words() {
-        let figure = |name: &str, unit: &str| FigureName { name: name.to_owned(), unit: unit.to_owned() };
-        let tps = figure("transactions", "1/s");
-        assert_eq!(tps.metric("transactions"), Some(Metric::Figure));
-        assert_eq!(tps.metric("transactions_per_joule"), Some(Metric::FigurePerJoule));
-        assert_eq!((tps.metric("transactions_per"), tps.metric("iops")), (None, None));
-        let words = |metric| (title(metric, Some(&tps)), unit(metric, Some(&tps)));
-        let pair = |title: &str, unit: &str| (title.to_owned(), unit.to_owned());
-        assert_eq!(words(Metric::Figure), pair("transactions", "1/s"));
-        assert_eq!(words(Metric::FigurePerCpu), pair("transactions per CPU second", "1/CPU s"));
-        assert_eq!(words(Metric::FigurePerJoule), pair("transactions per joule", "1/J"));
-        assert_eq!(words(Metric::Iops), pair("IOPS", "I/Os per second"));
-        assert_eq!(unit(Metric::FigurePerJoule, Some(&figure("rows", "MB/s"))), "MB/J");
-        assert_eq!(unit(Metric::FigurePerJoule, Some(&figure("rows", "rows"))), "rows/J");
-        assert_eq!(title(Metric::FigurePerJoule, None), "figure per joule");
-    }
-}
-
-#[cfg(test)]
-#[path = "figure_tests.rs"]
-mod figure_tests;
+mod tests;

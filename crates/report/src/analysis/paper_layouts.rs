@@ -237,5 +237,4 @@ pub(super) fn mean(measured: &[&Measurement], figure: impl Fn(&Measurement) -> f
 }
 
 #[cfg(test)]
-#[path = "paper_layouts_tests.rs"]
 mod tests;

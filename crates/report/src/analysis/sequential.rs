@@ -90,5 +90,4 @@ pub(crate) fn percent(share: f64) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "sequential_tests.rs"]
 mod tests;

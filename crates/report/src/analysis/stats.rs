@@ -361,5 +361,4 @@ fn student(df: f64) -> Option<StudentsT> {
 }
 
 #[cfg(test)]
-#[path = "stats_tests.rs"]
 mod tests;

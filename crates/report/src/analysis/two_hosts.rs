@@ -306,5 +306,4 @@ impl TwoHosts {
 }
 
 #[cfg(test)]
-#[path = "two_hosts_tests.rs"]
 pub(crate) mod tests;

@@ -312,5 +312,4 @@ fn is_ever_positive(series: &WatchSeries) -> bool {
 }
 
 #[cfg(test)]
-#[path = "watch_timeline_tests.rs"]
 mod tests;

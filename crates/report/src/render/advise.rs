@@ -360,5 +360,4 @@ pub(super) fn table<'a>(
 }
 
 #[cfg(test)]
-#[path = "advise_tests.rs"]
 mod tests;

@@ -487,5 +487,4 @@ fn capital(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "choice_tests.rs"]
 mod tests;

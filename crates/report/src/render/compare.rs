@@ -322,5 +322,4 @@ fn only<'a>(side: &str, cells: impl Iterator<Item = &'a ComparedCell>) -> String
 }
 
 #[cfg(test)]
-#[path = "compare_tests.rs"]
 mod tests;

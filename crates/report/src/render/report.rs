@@ -263,5 +263,4 @@ fn plural(count: usize, what: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "report_tests.rs"]
-mod emulated_tests;
+mod tests;

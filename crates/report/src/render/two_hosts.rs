@@ -241,5 +241,4 @@ impl Column {
 }
 
 #[cfg(test)]
-#[path = "two_hosts_tests.rs"]
 mod tests;

@@ -394,9 +394,4 @@ fn of_parts(parts: &[Part]) -> EnergyOutcome {
 }
 
 #[cfg(test)]
-#[path = "compute_tests.rs"]
 mod tests;
-
-#[cfg(test)]
-#[path = "both_tests.rs"]
-mod both_tests;

@@ -279,5 +279,4 @@ pub(crate) fn with(config: &LogConfig, said: JsonMap) -> Result<LogConfig, Study
 }
 
 #[cfg(test)]
-#[path = "config_tests.rs"]
 mod tests;

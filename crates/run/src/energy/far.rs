@@ -276,5 +276,4 @@ impl OneFar {
 }
 
 #[cfg(test)]
-#[path = "far_tests.rs"]
 mod tests;

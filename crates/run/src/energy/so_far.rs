@@ -126,7 +126,7 @@ fn of_window(
 
 #[cfg(test)]
 mod tests {
-    use super::super::metering_tests::ten;
+    use super::super::tests::ten;
     use super::*;
     use iopj_meter::Value;
     use std::sync::atomic::AtomicBool;

@@ -339,5 +339,4 @@ pub(crate) fn own_threads() -> Vec<i32> {
 }
 
 #[cfg(test)]
-#[path = "thread_tests.rs"]
 pub(super) mod tests;

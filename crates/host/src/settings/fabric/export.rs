@@ -267,5 +267,4 @@ fn absent_is_fine(removed: io::Result<()>) -> io::Result<bool> {
 }
 
 #[cfg(test)]
-#[path = "export_tests.rs"]
 mod tests;

@@ -1,6 +1,12 @@
 //! Claims as a whole, and those of `poll22`, on constructed stores: each where it holds, does not, and is
 //! undecided.
 
+mod bypass;
+mod costs;
+mod energy;
+mod iface23;
+mod question;
+
 use super::fixture::{Measured, cell, judge, workload};
 use super::*;
 use crate::analysis::published::COMPLETION_MODES;

@@ -200,5 +200,4 @@ fn is_worse(change: &Change, percent: f64) -> bool {
 }
 
 #[cfg(test)]
-#[path = "gate_tests.rs"]
 mod tests;

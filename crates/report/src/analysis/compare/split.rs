@@ -194,5 +194,4 @@ fn differing(trials: &[Trial]) -> String {
 }
 
 #[cfg(test)]
-#[path = "split_tests.rs"]
 mod tests;

@@ -164,5 +164,4 @@ fn interval(part: f64, error: f64, df: f64, runs: usize) -> (f64, (f64, f64), us
 }
 
 #[cfg(test)]
-#[path = "fixed_tests.rs"]
 mod tests;

@@ -143,5 +143,4 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "ols_tests.rs"]
 mod tests;

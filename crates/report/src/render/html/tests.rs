@@ -1,6 +1,9 @@
 //! The page as a whole: every datum is a mark, no foreign text becomes markup, and nothing absent becomes a
 //! number.
 
+mod advice;
+mod watch;
+
 #[path = "../../../tests/browser/fixture.rs"]
 mod fixture;
 

@@ -246,5 +246,4 @@ fn short(label: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "two_hosts_tests.rs"]
 mod tests;

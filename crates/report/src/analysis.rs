@@ -1,0 +1,49 @@
+//! Pure functions over records: cells and tables, statistics, winner maps, claims, comparisons.
+
+pub mod admission;
+pub mod advise;
+pub mod answer;
+pub mod asked;
+pub mod axis;
+pub mod choice;
+pub mod claims;
+pub mod compare;
+pub mod contrast;
+pub mod cost;
+pub mod efficiency;
+pub mod energy;
+pub mod exact;
+pub mod explain;
+pub mod figure;
+pub(crate) mod grouping;
+pub mod hosts;
+pub mod kinds;
+pub mod least;
+pub mod loads_stores;
+pub mod metric;
+pub mod network;
+pub mod noise;
+pub mod open_load;
+pub mod paper_layouts;
+pub mod path_order;
+pub mod power;
+pub mod published;
+pub(crate) mod routes;
+pub mod run_so_far;
+pub mod score;
+pub mod sequential;
+pub mod stats;
+pub mod steady;
+#[cfg(test)]
+mod tests;
+pub mod two_hosts;
+pub mod watch;
+pub mod watch_timeline;
+pub mod winner;
+pub mod without_unsteady;
+pub mod workload_table;
+
+pub use admission::Admission;
+pub use workload_table::{
+    CellMeans, CellRow, CorunnerMeans, FigureMeans, Times, WorkloadTable, workload_tables,
+};

@@ -1,0 +1,121 @@
+//! Which trials decide, what a family is corrected for, and that parts reported separately affect neither.
+
+use super::super::fixture::{judge, workload};
+use super::super::*;
+use super::energy::{LARGE, Made, decided, efficiency, trials};
+use super::{NOISY, QUIET};
+use iopj_core::{Rw, VerdictKind};
+use iopj_store::Generator;
+
+const MODES: [&str; 6] = [
+    "posix-sio/syscall/interrupt",
+    "posix-sio/syscall/poll",
+    "io_uring/syscall/interrupt",
+    "io_uring/syscall/poll",
+    "io_uring/sqpoll/interrupt",
+    "io_uring/sqpoll/poll",
+];
+
+/// The first few of the paths at 128 KiB with some threads; poll does the given I/Os per joule, interrupt 20.
+fn large(paths: usize, numjobs: u32, poll: f64) -> Vec<Made<'static>> {
+    let cells: Vec<(&str, f64)> = MODES
+        .iter()
+        .take(paths)
+        .map(|path| (*path, if path.ends_with("poll") { poll } else { 20.0 }))
+        .collect();
+    efficiency(&cells, LARGE, 1, numjobs)
+}
+
+#[test]
+fn parts_reported_apart_do_not_choose_the_trials_that_decide() {
+    let mut all = trials(&large(6, 1, 15.0), &QUIET, Scope::System);
+    let mut fio = trials(&large(2, 8, 25.0), &QUIET, Scope::System);
+    fio.iter_mut().for_each(|trial| trial.generator = Generator::Fio);
+    all.extend(fio);
+    let claim = decided(&all, "iface23-9");
+    assert_eq!(claim.answer, Answer::DoesNotHold, "{:?}", claim.parts);
+    // Nor do they make a set of trials complete, or incomplete.
+    assert!(claim.parts.iter().all(|part| !part.apart), "fio has no single thread");
+}
+
+#[test]
+fn parts_reported_apart_mark_no_claim_and_leave_out_no_trial_of_it() {
+    let of = |numjobs: u32| {
+        let mut all = trials(&[large(6, 1, 15.0), large(6, 8, 15.0)].concat(), &QUIET, Scope::System);
+        let at = all.iter().position(|trial| trial.workload.numjobs == numjobs).unwrap();
+        judge(&mut all[at..=at], VerdictKind::Unproven);
+        judge(&mut all[at + 1..=at + 1], VerdictKind::Refuted);
+        let machine = ClaimContext {
+            cores: 8,
+            admission: crate::analysis::Admission { with_unproven: true, ..Default::default() },
+            ..ClaimContext::default()
+        };
+        let claim = decide(&all, &machine).into_iter().find(|claim| claim.id == "iface23-9").unwrap();
+        (claim.marked, claim.left_out.total())
+    };
+    assert_eq!((of(8), of(1)), ((true, 1), (false, 0)));
+}
+
+#[test]
+fn no_word_of_a_claim_holds_two_spaces_together() {
+    for claim in decide(&[], &ClaimContext::default()) {
+        let words = claim.needs.iter().copied().chain([claim.id, claim.text]).chain(claim.note);
+        let parts = claim.parts.iter().map(|part| part.text.as_str());
+        let all: Vec<&str> = words.chain(parts).chain(claim.run.as_deref()).collect();
+        assert!(all.iter().all(|one| !one.contains("  ")), "{all:?}");
+    }
+    let papers = [poll22::DEFINITIONS, iface23::DEFINITIONS, fabric::DEFINITIONS];
+    let notes = || papers.into_iter().flatten().filter_map(|definition| definition.note);
+    assert!(
+        notes().count() > 8 && notes().all(|note| !note.contains("  ")),
+        "{:?}",
+        notes().collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn what_could_have_been_seen_is_corrected_for_the_family() {
+    let least = |numjobs: &[u32]| {
+        let made: Vec<Made> = numjobs.iter().flat_map(|numjobs| large(6, *numjobs, 19.0)).collect();
+        let claim = decided(&trials(&made, &NOISY, Scope::System), "iface23-9");
+        claim.parts[0].effect.unwrap().least.unwrap()
+    };
+    let (three, six) = (least(&[8]), least(&[8, 16]));
+    assert!(six > 1.05 * three, "{three} {six}");
+    assert!((least(&[1, 8]) - three).abs() < 1e-12, "what is reported separately is no part of the family");
+}
+
+#[test]
+fn a_cell_speaks_against_a_claim_by_its_contrary_comparisons_after_their_number() {
+    use super::super::comparison::{Against, Comparison, Relation};
+    use super::super::data::Shape;
+    use super::super::metrics::IOS_PER_JOULE;
+    use super::super::parts::{Each, MostCells};
+    let rings = &MODES[2..];
+    let p = |others: usize| {
+        let cells: Vec<(&str, f64)> = rings
+            .iter()
+            .take(1 + others)
+            .enumerate()
+            .map(|(at, path)| (*path, if at == 0 { 20.0 } else { 40.0 }))
+            .collect();
+        let all = trials(&efficiency(&cells, 4096, 1, 8), &NOISY, Scope::System);
+        let source = EnergySource::measured(&[&all]);
+        let machine = ClaimContext { cores: 8, ..ClaimContext::default() };
+        let data = TrialSet::of(&all, machine, source.as_ref());
+        let shape = Shape { numjobs: 8, ..Shape::of_4k(workload(Rw::Randread, 8).rw) };
+        let cell = |path: &str| data[0].cell(path.parse().unwrap(), shape);
+        let compared = |other: &&str| Comparison {
+            metric: IOS_PER_JOULE,
+            cell: cell(rings[0]),
+            relation: Relation::More,
+            against: Against::Cell(cell(other)),
+            published: [None; 2],
+        };
+        let all = rings[1..=others].iter().map(compared).collect();
+        MostCells { text: String::new(), each: vec![Each { all }] }.tests(1)[0].unwrap()
+    };
+    let (one, three) = (p(1), p(3));
+    assert!(!one.1 && !three.1 && one.0 < 0.3, "{one:?} {three:?}");
+    assert!((three.0 - (3.0 * one.0).min(1.0)).abs() < 1e-12, "{one:?} {three:?}");
+}
