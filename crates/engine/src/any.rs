@@ -10,8 +10,7 @@ use crate::obstacle::{Obstacle, not_taken};
 use crate::pool::Pool;
 use crate::posix_aio::PosixAio;
 use crate::posix_sio::PosixSio;
-use crate::ring_builder::{IoUring, NvmePassthrough};
-use crate::ring_setup::KernelCpus;
+use crate::ring::{IoUring, KernelCpus, NvmePassthrough};
 use crate::target::Target;
 use iopj_core::IoPath;
 

@@ -116,14 +116,14 @@ impl Drop for RingFd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ring::{IoUring, SqPoller};
+    use crate::ring::{RawRing, SqPoller};
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no rings")]
     fn rings_are_kept_from_a_number_on_and_marked_while_they_live() {
         assert!(!is_ring(-1) && !is_ring(i32::MAX));
         keep_rings_from(700);
-        let ring = IoUring::new(1, 0, SqPoller::default());
+        let ring = RawRing::new(1, 0, SqPoller::default());
         keep_rings_from(0);
         let Ok(ring) = ring else {
             assert!(std::env::var("CI").as_deref() != Ok("true"), "needs io_uring");

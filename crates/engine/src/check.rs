@@ -5,7 +5,7 @@ use crate::error::{Cause, EngineError};
 use crate::obstacle::{Obstacle, not_taken};
 use crate::pool::Pool;
 use crate::request::{IoError, Request};
-use crate::ring_setup::require_ring_for_callers;
+use crate::ring::require_ring_for_callers;
 use crate::system::{attribute, is_root, kernel_version};
 use crate::target::{Target, TargetKind};
 use iopj_core::{CompletionMode, IoPath, SioCompletion};

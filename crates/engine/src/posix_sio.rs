@@ -7,10 +7,10 @@
 use crate::engine::{Counters, Engine, Leaked, Setup, sealed};
 use crate::error::{EngineError, Refused};
 use crate::gate::Gate;
-use crate::io_uring::fallocate_mode;
 use crate::pool::Pool;
 use crate::rare::vectors;
 use crate::request::{Buffers, Completion, IoError, Op, Operation, Request, Transfer};
+use crate::ring::fallocate_mode;
 use crate::syscall::syscall6;
 use crate::target::{Descriptor, Target, TargetKind};
 use iopj_core::SioCompletion;

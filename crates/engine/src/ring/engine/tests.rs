@@ -2,8 +2,8 @@
 //! buffers and the right bytes.
 
 use super::*;
-use crate::io_uring::ReadWrite;
 use crate::pool::Buffer;
+use crate::ring::io_uring::ReadWrite;
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ fn disk() -> Vec<u8> {
 }
 
 fn engine(pool: &Pool, seed: u64) -> RingEngine<ReadWrite> {
-    let ring = IoUring::simulated(DEPTH, disk(), seed);
+    let ring = RawRing::simulated(DEPTH, disk(), seed);
     let gate = Gate::with_block(pool, BLOCK, DEPTH, "io_uring");
     let base = EntryBase { fd: 0, registered: false };
     let setup = (base, Setup::default());

@@ -2,7 +2,7 @@
 
 use crate::error::EngineError;
 use crate::request::{IoError, Op, Operation, Transfer};
-use crate::ring::SQE_LEN;
+use crate::ring::raw::SQE_LEN;
 use linux_raw_sys::io_uring as sys;
 use std::ptr::NonNull;
 

@@ -1,4 +1,4 @@
-//! A kernel in Rust behind `IoUring::enter`: it consumes entries, moves their bytes between a disk in memory
+//! A kernel in Rust behind `RawRing::enter`: it consumes entries, moves their bytes between a disk in memory
 //! and the buffers that they name, and completes them in an order of its own. With it the whole engine runs
 //! under Miri.
 
@@ -25,9 +25,9 @@ struct State {
 const WORDS: [usize; 5] = [0, 4, 8, 12, 16];
 const CQES_AT: usize = 64;
 
-impl IoUring {
+impl RawRing {
     /// A ring of `entries` entries, a power of two, on a disk with these bytes. Its indices wrap around soon.
-    pub(crate) fn simulated(entries: u32, disk: Vec<u8>, seed: u64) -> IoUring {
+    pub(crate) fn simulated(entries: u32, disk: Vec<u8>, seed: u64) -> RawRing {
         let start = u32::MAX - 5;
         let map = |len| Mmap::anonymous(len, libc::MAP_PRIVATE).expect("some pages");
         let rings = map(CQES_AT + 2 * entries as usize * CQE_LEN);
@@ -57,7 +57,7 @@ impl IoUring {
             local_head: start,
         };
         let state = State { disk, pending: Vec::new(), rw_flags: 0, random: seed };
-        IoUring {
+        RawRing {
             sq,
             cq,
             flags: 0,
@@ -83,7 +83,7 @@ impl IoUring {
 
 impl Kernel {
     /// Consumes `to_submit` entries, and completes at least as many requests as `min` asks for; perhaps more.
-    pub(super) fn enter(&self, ring: &IoUring, to_submit: u32, min: u32) -> u32 {
+    pub(super) fn enter(&self, ring: &RawRing, to_submit: u32, min: u32) -> u32 {
         let mut state = self.0.borrow_mut();
         // SAFETY: the words are the ring's, which is alive.
         let (head, tail) = unsafe { (ring.sq.head.as_ref(), ring.sq.tail.as_ref()) };
@@ -114,7 +114,7 @@ impl Kernel {
     }
 }
 
-impl IoUring {
+impl RawRing {
     fn post(&self, user_data: u64, result: i32) {
         // SAFETY: the words and entries are the ring's, which is alive; the entry at the tail is free, as the
         // queue is twice as long as that of submissions.

@@ -5,10 +5,10 @@
 
 use crate::control_blocks::ControlBlocks;
 use crate::error::EngineError;
-use crate::io_uring::FIXED_FILE;
 use crate::rare::{bytes, vectors};
 use crate::request::{IoError, Op, Operation, Transfer};
-use crate::ring_entry::{EntryBase, EntryFormat};
+use crate::ring::entry::{EntryBase, EntryFormat};
+use crate::ring::io_uring::FIXED_FILE;
 use crate::target::NvmeNamespace;
 use linux_raw_sys::io_uring as sys;
 use std::ptr::NonNull;

@@ -5,7 +5,7 @@ use crate::control_blocks::ControlBlocks;
 use crate::error::EngineError;
 use crate::rare::vectors;
 use crate::request::{IoError, Op, Operation, Transfer};
-use crate::ring_entry::{EntryBase, EntryFormat};
+use crate::ring::entry::{EntryBase, EntryFormat};
 use linux_raw_sys::io_uring as sys;
 use std::ptr::NonNull;
 use sys::io_uring_op::{

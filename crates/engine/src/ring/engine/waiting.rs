@@ -4,7 +4,7 @@ use super::RingEngine;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::remedy;
-use crate::ring_entry::EntryFormat;
+use crate::ring::entry::EntryFormat;
 use iopj_core::path::RingSubmission;
 use linux_raw_sys::io_uring as sys;
 use std::time::{Duration, Instant};

@@ -13,9 +13,9 @@ use crate::gate::Gate;
 use crate::pool::Pool;
 use crate::rare::RareFlights;
 use crate::request::{Buffers, Completion, Op, Request};
-use crate::ring::{CQE_LEN, IoUring, SqPoller};
-use crate::ring_entry::{EntryBase, EntryFormat};
-use crate::ring_setup::{
+use crate::ring::entry::{EntryBase, EntryFormat};
+use crate::ring::raw::{CQE_LEN, RawRing, SqPoller};
+use crate::ring::setup::{
     KernelCpus, bind_workers, completion_event, register, require_ring_for_callers,
     require_unregistered_files,
 };
@@ -29,7 +29,7 @@ use std::time::Instant;
 
 /// What must outlive every request that the kernel holds.
 struct Held<X> {
-    ring: IoUring,
+    ring: RawRing,
     rare: RareFlights<X>,
     _fd: Descriptor,
 }
@@ -93,7 +93,7 @@ impl<F: EntryFormat> RingEngine<F> {
             true => SqPoller { cpu: cpus.poller, idle_ms: poller_idle_ms },
             false => SqPoller::default(),
         };
-        let ring = IoUring::new(iodepth, required, poller)?;
+        let ring = RawRing::new(iodepth, required, poller)?;
         bind_workers(&ring, &cpus.workers)?;
         if sqpoll && !modes.registered {
             require_unregistered_files(ring.features)?;
@@ -110,7 +110,7 @@ impl<F: EntryFormat> RingEngine<F> {
 
     /// An engine over a new ring, whose set-up is done.
     fn over(
-        mut ring: IoUring,
+        mut ring: RawRing,
         fd: Descriptor,
         format: F,
         gate: Gate,

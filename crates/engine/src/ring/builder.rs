@@ -2,11 +2,11 @@
 
 use crate::error::EngineError;
 use crate::gate::check_depth;
-use crate::io_uring::ReadWrite;
-use crate::nvme_passthrough::Passthrough;
 use crate::pool::Pool;
-use crate::ring_engine::RingEngine;
-use crate::ring_setup::KernelCpus;
+use crate::ring::engine::RingEngine;
+use crate::ring::io_uring::ReadWrite;
+use crate::ring::nvme_passthrough::Passthrough;
+use crate::ring::setup::KernelCpus;
 use crate::target::{Target, TargetKind};
 use iopj_core::{Ring, RingCompletion, RingSubmission};
 use std::marker::PhantomData;

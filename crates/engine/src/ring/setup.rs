@@ -5,7 +5,7 @@ use crate::engine::Registration;
 use crate::error::EngineError;
 use crate::pool::Pool;
 use crate::remedy;
-use crate::ring::IoUring;
+use crate::ring::raw::RawRing;
 use iopj_core::{Ring, RingSubmission};
 use linux_raw_sys::io_uring as sys;
 use rustix::event::{EventfdFlags, eventfd};
@@ -63,7 +63,7 @@ pub(crate) fn require_ring_for_callers(modes: Ring) -> Result<(), EngineError> {
 }
 
 /// Keeps the ring's workers to `cpus`, where the kernel can.
-pub(crate) fn bind_workers(ring: &IoUring, cpus: &[u32]) -> Result<(), EngineError> {
+pub(crate) fn bind_workers(ring: &RawRing, cpus: &[u32]) -> Result<(), EngineError> {
     let Some(most) = cpus.iter().max() else { return Ok(()) };
     let mut mask = vec![0_u8; *most as usize / 8 + 1];
     cpus.iter().for_each(|cpu| mask[*cpu as usize / 8] |= 1 << (cpu % 8));
@@ -80,7 +80,7 @@ const UNLOCK_LIMIT: Duration = if cfg!(test) { Duration::from_secs(30) } else { 
 
 /// Registers the pool as the ring's buffer 0 and `fd` as its file 0. If another ring has registered the pool,
 /// its registration is shared where the kernel can.
-pub(crate) fn register(ring: &IoUring, pool: &Pool, fd: i32) -> Result<Registration, EngineError> {
+pub(crate) fn register(ring: &RawRing, pool: &Pool, fd: i32) -> Result<Registration, EngineError> {
     use sys::io_uring_register_op::{IORING_REGISTER_BUFFERS, IORING_REGISTER_FILES};
     let failed = |call| move |errno| EngineError::call(call, errno, remedy::memory_lock(errno));
     ring.register(IORING_REGISTER_FILES as u32, &raw const fd, 1)
@@ -105,7 +105,7 @@ pub(crate) fn register(ring: &IoUring, pool: &Pool, fd: i32) -> Result<Registrat
 /// An event that the kernel signals when a completion comes, and, where completions are work that waits for
 /// the thread (`IORING_SETUP_DEFER_TASKRUN`), when such work does. The ring's own descriptor wakes nobody in
 /// that case (seen on Linux 6.18). `None` if there is no descriptor left.
-pub(crate) fn completion_event(ring: &IoUring) -> Option<OwnedFd> {
+pub(crate) fn completion_event(ring: &RawRing) -> Option<OwnedFd> {
     let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
     let fd = event.as_raw_fd();
     let operation = sys::io_uring_register_op::IORING_REGISTER_EVENTFD as u32;
@@ -114,7 +114,7 @@ pub(crate) fn completion_event(ring: &IoUring) -> Option<OwnedFd> {
 
 /// A ring that ends is no source of registrations any more: its descriptor's number may be given to another
 /// file.
-pub(crate) fn forget_registration(ring: &IoUring, pool: &Pool) {
+pub(crate) fn forget_registration(ring: &RawRing, pool: &Pool) {
     if pool.registered_by().get() == Some(ring.fd().as_raw_fd()) {
         pool.registered_by().set(None);
     }
@@ -123,8 +123,8 @@ pub(crate) fn forget_registration(ring: &IoUring, pool: &Pool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ring::SQE_LEN;
-    use crate::ring::SqPoller;
+    use crate::ring::raw::SQE_LEN;
+    use crate::ring::raw::SqPoller;
     use iopj_core::IoPath;
     use iopj_core::uring::RingFlag;
 
@@ -220,7 +220,7 @@ mod tests {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
         let cpu: u32 = allowed.trim().rsplit([',', '-']).next().unwrap().parse().unwrap();
-        let ring = match IoUring::new(4, sys::IORING_SETUP_SQPOLL, SqPoller { cpu: Some(cpu), idle_ms: 0 }) {
+        let ring = match RawRing::new(4, sys::IORING_SETUP_SQPOLL, SqPoller { cpu: Some(cpu), idle_ms: 0 }) {
             Ok(ring) => ring,
             Err(error) => {
                 assert!(std::env::var("CI").as_deref() != Ok("true"), "needs io_uring with sqpoll: {error}");
@@ -235,7 +235,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(cpus_of(&name), [cpu.to_string()]);
-        let mut ring = IoUring::new(4, 0, SqPoller::default()).unwrap();
+        let mut ring = RawRing::new(4, 0, SqPoller::default()).unwrap();
         bind_workers(&ring, &[cpu]).unwrap();
         let mut entry = ring.sq.next(SQE_LEN).cast::<sys::io_uring_sqe>();
         // SAFETY: the entry is zeroed by the kernel, ours and not published.
