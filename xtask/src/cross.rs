@@ -18,7 +18,7 @@ const TOOLS: [(&str, &str); 2] = [
 const EMULATOR: (&str, &str) = ("qemu-aarch64", "qemu-user");
 /// The crates whose unit tests need nothing of a kernel but files and threads. The code of others runs in the
 /// lab's Arm guest, as parts of iopj; their unit tests do not run for Arm.
-const TESTED: &str = "--package iopj-core --package iopj-probe";
+const TESTED: &str = "--package iopj-path --package iopj-core --package iopj-probe";
 /// More of them: their unit tests run for Arm only in the soak.
 const PORTABLE: &str =
     "--package iopj-fabric --package iopj-study --package iopj-store --package iopj-report";
@@ -33,7 +33,8 @@ pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
 /// What makes the code that every measured I/O passes through that of a release build, within a build for
 /// tests: the lab counts its instructions.
 fn as_in_a_release() -> Vec<String> {
-    let crates = ["iopj-core", "iopj-engine", "iopj-load", "hdrhistogram", "rand_xoshiro", "rustix"];
+    let crates =
+        ["iopj-path", "iopj-core", "iopj-engine", "iopj-load", "hdrhistogram", "rand_xoshiro", "rustix"];
     let settings = ["opt-level=3", "debug-assertions=false", "overflow-checks=false", "codegen-units=1"];
     let of = |name: &&str| settings.map(|setting| format!("profile.dev.package.{name}.{setting}"));
     crates.iter().flat_map(of).flat_map(|setting| ["--config".to_owned(), setting]).collect()

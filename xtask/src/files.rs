@@ -86,7 +86,7 @@ mod tests {
         let entry = |file: &str, sentence: &str| (file.to_owned(), sentence.to_owned());
         let entries = [
             entry("crates/core/src/lib.rs", "Words"),
-            entry("crates/core/src/path.rs", "Paths"),
+            entry("crates/path/src/path.rs", "Paths"),
             entry("xtask/src/main.rs", "Tasks"),
         ];
         let table = "| file | holds |\n|---|---|\n";

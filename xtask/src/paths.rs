@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn missing(document: &str, text: &str) -> Vec<String> {
-        let files = vec!["README.md", "crates/core/src/lib.rs", "crates/core/src/units.rs", "docs/lab.md"];
+        let files = vec!["README.md", "crates/core/src/lib.rs", "crates/path/src/units.rs", "docs/lab.md"];
         let read = |file: &str| file.ends_with("units.rs").then(|| "fn parse()".to_owned());
         Repository { files, read: &read }.missing(document, text, |_| true)
     }
@@ -111,7 +111,7 @@ mod tests {
     fn a_path_is_looked_for_wherever_it_is_named() {
         let gone = |text| missing("docs/a.md", text).len();
         for there in [
-            "plain crates/core/src/units.rs.",
+            "plain crates/path/src/units.rs.",
             "a link [x](lab.md#kernels), [y](../docs/lab.md)",
             "core/src/units.rs and units.rs:parse, src/",
             "https://example.org/gone.md",

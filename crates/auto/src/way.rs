@@ -1,3 +1,3 @@
 //! The ways that `Auto` chooses among: a word of `iopj-core`, because a path may name one.
 
-pub use iopj_core::path::{ParseWayError, Way};
+pub use iopj_path::path::{ParseWayError, Way};

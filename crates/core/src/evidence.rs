@@ -3,10 +3,10 @@
 //! Only types: `iopj-probe` collects evidence and judges it, `iopj-store` keeps it.
 
 use crate::fabric::FabricEvidence;
-use crate::path::{CompletionMode, Submission};
 use crate::power_change::PowerChange;
 use crate::routes::Routes;
-use crate::uring::RingFlag;
+use iopj_path::path::{CompletionMode, Submission};
+use iopj_path::uring::RingFlag;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! The words of iopj as types: I/O paths, workloads, settings, units and evidence, with their text forms.
+//! The words of iopj as types: workloads, settings, evidence and costs, with their text forms; and those of
+//! `iopj-path`, passed on. No I/O.
 //!
-//! The only I/O here is the reading of files that others name. A type is here only if two crates that do not
-//! use each other need it.
+//! A type is here only if two crates that do not use each other need it.
 
 mod allow;
 pub mod conditions;
@@ -11,11 +11,9 @@ mod counts;
 pub mod energy;
 pub mod evidence;
 pub mod fabric;
-pub mod files;
 pub mod generator;
 mod jobs_beside;
 pub mod open_load;
-pub mod path;
 pub mod power_change;
 pub mod routes;
 pub mod sequential;
@@ -24,8 +22,6 @@ mod shared;
 pub mod sizes;
 pub mod steadystate;
 pub mod trace_load;
-pub mod units;
-pub mod uring;
 pub mod watch;
 pub mod workload;
 mod workload_fio;
@@ -40,11 +36,13 @@ pub use energy::{AboveIdle, EnergyOutcome, Joules, PowerReading, Scope, TrialEne
 pub use evidence::{Evidence, Observed, Verdict, VerdictKind};
 pub use fabric::{FabricEvidence, Transport};
 pub use generator::{Generator, Slice};
-pub use open_load::{Burst, OpenLoad, RateProcess};
-pub use path::{
-    AutoPath, CompletionMode, IoPath, PolicyName, ProgramName, Ring, RingCompletion, RingSubmission,
-    SioCompletion, Sleep, Spin, Submission, UserCompletion, Way,
+// The words that an engine needs, too.
+pub use iopj_path::{
+    AutoPath, CompletionMode, IoPath, PolicyName, ProgramName, Ring, RingCompletion, RingFlag,
+    RingSubmission, RingThread, SioCompletion, Sleep, Spin, Submission, UserCompletion, Way, files,
+    format_bytes, format_duration, parse_bytes, parse_duration, path, units, uring,
 };
+pub use open_load::{Burst, OpenLoad, RateProcess};
 pub use power_change::{PowerChange, PowerSetting};
 pub use routes::{Route, Routes};
 pub use sequential::Sequential;
@@ -53,6 +51,4 @@ pub use shared::Shared;
 pub use sizes::BlockSizes;
 pub use steadystate::SteadyStateRule;
 pub use trace_load::{TraceLoad, TraceOp};
-pub use units::{format_bytes, format_duration, parse_bytes, parse_duration};
-pub use uring::{RingFlag, RingThread};
 pub use workload::{JobsBeside, Length, ParseWorkloadError, RandomDistribution, Rw, Workload, WriteSync};

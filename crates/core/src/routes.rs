@@ -1,6 +1,6 @@
 //! What an engine that chooses its way did over a window, by way.
 
-use crate::path::Way;
+use iopj_path::path::Way;
 use serde::{Deserialize, Serialize};
 
 /// The most decisions that are kept of a window.

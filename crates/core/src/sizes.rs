@@ -1,6 +1,6 @@
 //! I/Os of several sizes, as fio's `bssplit`.
 
-use crate::units::{format_bytes, parse_bytes};
+use iopj_path::units::{format_bytes, parse_bytes};
 use std::fmt;
 use std::str::FromStr;
 

@@ -2,9 +2,9 @@
 
 use crate::corunner::Corunner;
 use crate::open_load::OpenLoad;
-use crate::path::IoPath;
 use crate::sizes::BlockSizes;
 use crate::trace_load::TraceLoad;
+use iopj_path::path::IoPath;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;

@@ -4,8 +4,8 @@ use crate::corunner::{Corunner, CorunnerKind};
 use crate::open_load::{Burst, OpenLoad, RateProcess};
 use crate::sizes::BlockSizes;
 use crate::trace_load::TraceLoad;
-use crate::units::{format_bytes, format_duration};
 use crate::workload::{Length, Workload};
+use iopj_path::units::{format_bytes, format_duration};
 use std::time::Duration;
 
 impl Workload {

@@ -12,7 +12,7 @@ use crate::posix_aio::PosixAio;
 use crate::posix_sio::PosixSio;
 use crate::ring::{IoUring, KernelCpus, NvmePassthrough};
 use crate::target::Target;
-use iopj_core::IoPath;
+use iopj_path::IoPath;
 
 /// An engine of one of the interfaces. [`AnyEngine::visit`] leads to code that is made for the interface,
 /// with nothing to be decided for each I/O; [`AnyEngine::boxed`] to an object.

@@ -8,7 +8,7 @@ use crate::request::{IoError, Request};
 use crate::ring::require_ring_for_callers;
 use crate::system::{attribute, is_root, kernel_version};
 use crate::target::{Target, TargetKind};
-use iopj_core::{CompletionMode, IoPath, SioCompletion};
+use iopj_path::{CompletionMode, IoPath, SioCompletion};
 use std::path::Path;
 
 /// Whether a path works on a target here.

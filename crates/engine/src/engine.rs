@@ -2,8 +2,8 @@
 
 use crate::error::{EngineError, Refused};
 use crate::request::{Completion, Op, Request};
-use iopj_core::Way;
-use iopj_core::uring::RingFlag;
+use iopj_path::Way;
+use iopj_path::uring::RingFlag;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 

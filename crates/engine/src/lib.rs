@@ -161,7 +161,7 @@ pub use aside::{close_rings_of_parent, is_ring, keep_rings_from, rings_closed};
 pub use engine::{Counters, DynEngine, Engine, Leaked, Registration, RouteCounts, Setup, sealed};
 pub use error::{Cause, EngineError, Refused};
 pub use gate::MAX_IODEPTH;
-pub use iopj_core::{path, path::IoPath, workload};
+pub use iopj_path::path::{self, IoPath};
 pub use libaio::{Libaio, LibaioBuilder};
 pub use null::Null;
 pub use nvme_user::{NvmeUser, NvmeUserBuilder};

@@ -16,7 +16,7 @@ use crate::rare::RareFlights;
 use crate::request::{Buffers, Completion, IoError, Op, Request};
 use crate::system::last_errno;
 use crate::target::{Descriptor, Target};
-use iopj_core::path::AioDescriptors;
+use iopj_path::path::AioDescriptors;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 

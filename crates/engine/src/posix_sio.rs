@@ -13,7 +13,7 @@ use crate::request::{Buffers, Completion, IoError, Op, Operation, Request, Trans
 use crate::ring::fallocate_mode;
 use crate::syscall::syscall6;
 use crate::target::{Descriptor, Target, TargetKind};
-use iopj_core::SioCompletion;
+use iopj_path::SioCompletion;
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Instant;

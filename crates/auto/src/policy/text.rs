@@ -2,7 +2,7 @@
 
 use super::{Cell, Figures, Policy, PolicyError};
 use crate::provenance::Provenance;
-use iopj_core::files::read_regular_text;
+use iopj_path::files::read_regular_text;
 use std::fmt;
 use std::io;
 use std::path::Path;

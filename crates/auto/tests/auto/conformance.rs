@@ -4,9 +4,9 @@ use crate::short_epochs;
 use crate::suite::subjects::{Opens, Subject, subjects};
 use crate::suite::{conform, model};
 use iopj_auto::{Auto, AutoBuilder, Policy, Way, available};
-use iopj_core::IoPath;
-use iopj_core::path::Ring;
 use iopj_engine::DynEngine;
+use iopj_path::IoPath;
+use iopj_path::path::Ring;
 use std::rc::Rc;
 
 /// Each way was tried once, not each time that an engine is opened.

@@ -20,7 +20,7 @@ use crate::engine::{Counters, Engine, Leaked, Setup, sealed};
 use crate::error::{EngineError, Refused};
 use crate::pool::Pool;
 use crate::request::{Buffers, Completion, IoError, Op, Operation, Request};
-use iopj_core::UserCompletion;
+use iopj_path::UserCompletion;
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;

@@ -9,7 +9,7 @@ use crate::obstacle::{Obstacle, not_taken};
 use crate::pool::Pool;
 use crate::request::{Op, Operation, Request, Transfer};
 use crate::target::Target;
-use iopj_core::{Sleep, Spin, UserCompletion};
+use iopj_path::{Sleep, Spin, UserCompletion};
 
 /// How an [`NvmeUser`] is opened.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use crate::error::EngineError;
 use crate::pool::Pool;
 use crate::request::{Completion, IoError, Request};
 use crate::target::Target;
-use iopj_core::IoPath;
+use iopj_path::IoPath;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -286,7 +286,7 @@ fn a_taken_device_has_the_paths_of_bypass_and_no_other() {
     let bench = Bench::new(Behaviour { pairs: Some(2), ..Behaviour::default() });
     let target = bench.target(false);
     for path in IoPath::all() {
-        let interrupts = path.completion() != iopj_core::path::CompletionMode::Poll;
+        let interrupts = path.completion() != iopj_path::path::CompletionMode::Poll;
         if cfg!(miri) && interrupts {
             continue;
         }

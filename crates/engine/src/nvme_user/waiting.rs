@@ -3,7 +3,7 @@
 use super::irq::Waiter;
 use super::queue::CompletionQueue;
 use crate::error::EngineError;
-use iopj_core::{Sleep, Spin, UserCompletion};
+use iopj_path::{Sleep, Spin, UserCompletion};
 use rustix::thread::{
     ClockId, Timespec, clock_nanosleep_relative, current_timer_slack, set_current_timer_slack,
 };

@@ -8,7 +8,7 @@ use crate::ring::io_uring::ReadWrite;
 use crate::ring::nvme_passthrough::Passthrough;
 use crate::ring::setup::KernelCpus;
 use crate::target::{Target, TargetKind};
-use iopj_core::{Ring, RingCompletion, RingSubmission};
+use iopj_path::{Ring, RingCompletion, RingSubmission};
 use std::marker::PhantomData;
 
 /// The engine of `io_uring`: reads and writes of a file or a block device.

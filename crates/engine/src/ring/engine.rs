@@ -20,7 +20,7 @@ use crate::ring::setup::{
     require_unregistered_files,
 };
 use crate::target::{Descriptor, Target};
-use iopj_core::path::{Ring as Modes, RingCompletion, RingSubmission};
+use iopj_path::path::{Ring as Modes, RingCompletion, RingSubmission};
 use linux_raw_sys::io_uring as sys;
 use std::cell::OnceCell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -11,7 +11,7 @@ use crate::mmap::Mmap;
 use crate::remedy;
 use crate::syscall::syscall6;
 use crate::system::last_errno;
-use iopj_core::uring::RingFlag;
+use iopj_path::uring::RingFlag;
 use linux_raw_sys::io_uring as sys;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;

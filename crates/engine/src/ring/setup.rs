@@ -6,7 +6,7 @@ use crate::error::EngineError;
 use crate::pool::Pool;
 use crate::remedy;
 use crate::ring::raw::RawRing;
-use iopj_core::{Ring, RingSubmission};
+use iopj_path::{Ring, RingSubmission};
 use linux_raw_sys::io_uring as sys;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -125,8 +125,8 @@ mod tests {
     use super::*;
     use crate::ring::raw::SQE_LEN;
     use crate::ring::raw::SqPoller;
-    use iopj_core::IoPath;
-    use iopj_core::uring::RingFlag;
+    use iopj_path::IoPath;
+    use iopj_path::uring::RingFlag;
 
     /// Opens and closes registered rings that lock most of `RLIMIT_MEMLOCK`, as a user to whom the limit
     /// applies. No other process has that user: the limit is on all that a user locks, and this test may be

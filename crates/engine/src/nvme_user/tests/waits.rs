@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::nvme_user::NvmeUser;
 use crate::pool::Pool;
 use crate::request::IoError;
-use iopj_core::{Sleep, Spin, UserCompletion};
+use iopj_path::{Sleep, Spin, UserCompletion};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

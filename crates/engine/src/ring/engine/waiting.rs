@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::remedy;
 use crate::ring::entry::EntryFormat;
-use iopj_core::path::RingSubmission;
+use iopj_path::path::RingSubmission;
 use linux_raw_sys::io_uring as sys;
 use std::time::{Duration, Instant};
 

@@ -1,11 +1,11 @@
 //! What the suite runs on: a written file, a loop device, or no device.
 
-use iopj_core::IoPath;
-use iopj_core::path::{AioDescriptors, Ring, RingSubmission};
 use iopj_engine::check::{Availability, check};
 use iopj_engine::sim::{Sim, SimOptions};
 use iopj_engine::target::{WritePermission, make_file};
 use iopj_engine::{DynEngine, EngineError, Pool, Target};
+use iopj_path::IoPath;
+use iopj_path::path::{AioDescriptors, Ring, RingSubmission};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
