@@ -1,7 +1,7 @@
 //! Histograms of latencies for Python.
 
 use crate::error::Error;
-use iopj_store::histogram::{self, Histogram as Hdr};
+use iopj_record::histogram::{self, Histogram as Hdr};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

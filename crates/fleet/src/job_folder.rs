@@ -427,10 +427,10 @@ mod tests {
             let _ = fs::remove_file(at);
             let mut store = Store::create(at, &Default::default()).unwrap();
             for replicate in 0..trials {
-                let outcome = iopj_store::Outcome::Failed("it broke".to_owned());
+                let outcome = iopj_record::Outcome::Failed("it broke".to_owned());
                 let path = "posix-sio/syscall/poll".parse().unwrap();
-                let trial = iopj_store::Trial::new(path, Default::default(), outcome);
-                store.add(&iopj_store::Trial { replicate, position: replicate.into(), ..trial }).unwrap();
+                let trial = iopj_record::Trial::new(path, Default::default(), outcome);
+                store.add(&iopj_record::Trial { replicate, position: replicate.into(), ..trial }).unwrap();
             }
         };
         job.lend_store(&written).unwrap();

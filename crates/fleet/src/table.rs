@@ -29,8 +29,9 @@ mod trials;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 pub use contents::{Contents, Head, Kind, UNKNOWN};
+use iopj_record::{Measurement, Trial};
 use iopj_report::analysis::Admission;
-use iopj_store::{Measurement, Store, StoreError, Trial};
+use iopj_store::{Store, StoreError};
 pub(crate) use latencies::Latencies;
 use std::fmt;
 

@@ -129,7 +129,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iopj_store::StudyRecord;
+    use iopj_record::StudyRecord;
 
     fn sent(bytes: &[u8]) -> Vec<u8> {
         let (length, sha256) = (bytes.len(), hex(&Sha256::digest(bytes)));

@@ -3,10 +3,11 @@
 
 use crate::study;
 use iopj_core::fabric::HostSide;
+use iopj_record::export::Detail;
+use iopj_record::{StudyRecord, Trial};
 use iopj_report::analysis::Admission;
 use iopj_report::render;
-use iopj_store::export::Detail;
-use iopj_store::{Store, StoreError, StudyRecord, Trial};
+use iopj_store::{Store, StoreError};
 use rusqlite::Connection;
 use rusqlite::limits::Limit;
 use std::fs;

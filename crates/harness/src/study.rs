@@ -2,7 +2,7 @@
 
 use iopj_core::{Conditions, Workload};
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Slice, Space, Verdict, VerdictKind};
-use iopj_store::{Measurement, Outcome, StudyRecord, Trial, histogram};
+use iopj_record::{Measurement, Outcome, StudyRecord, Trial, histogram};
 use std::collections::BTreeMap;
 
 /// The study's record.

@@ -7,11 +7,11 @@ use crate::args::{AdviseArgs, Asking, Competing};
 use crate::opened::open;
 use crate::output::{FAILURES, note, print, print_json};
 use anyhow::anyhow;
+use iopj_record::StudyRecord;
 use iopj_report::analysis::advise::next::next_study;
 use iopj_report::analysis::advise::{AdviseError, AdviseQuestion, advise as advise_on};
 use iopj_report::analysis::asked::{AdviseWords, Wrong};
 use iopj_report::render;
-use iopj_store::StudyRecord;
 use std::process::ExitCode;
 
 pub(crate) fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {

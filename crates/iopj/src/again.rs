@@ -3,9 +3,10 @@
 use crate::args::Again;
 use clap::ValueEnum;
 use iopj_core::VerdictKind;
+use iopj_record::{Outcome, StudyRecord, Trial};
 use iopj_report::analysis::Admission;
 use iopj_report::analysis::steady::is_unsteady;
-use iopj_store::{Outcome, Store, StoreError, StudyRecord, Trial};
+use iopj_store::{Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -99,7 +100,7 @@ fn is_of_kind(admission: Admission, trial: &Trial, kind: Again) -> bool {
 mod tests {
     use super::*;
     use iopj_core::{Disturbance, Verdict};
-    use iopj_store::{Measurement, Repeat, Slice};
+    use iopj_record::{Measurement, Repeat, Slice};
 
     fn trial(replicate: u32, change: impl FnOnce(&mut Measurement)) -> Trial {
         let verdict = Verdict { kind: VerdictKind::Verified, reasons: Vec::new() };

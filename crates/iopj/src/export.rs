@@ -3,7 +3,7 @@
 use crate::args::ExportArgs;
 use crate::opened::open;
 use crate::output::{Form, print_json, print_written};
-use iopj_store::export::Detail;
+use iopj_record::export::Detail;
 use std::process::ExitCode;
 
 pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {

@@ -13,10 +13,11 @@ use iopj_lab::session::{
 };
 use iopj_lab::{Arch, LabError, add_soft_roce, vm};
 use iopj_probe::HeldCounters;
+use iopj_record::Generator;
 use iopj_report::analysis::Admission;
 use iopj_report::render::Table;
 use iopj_run::{programs, read_study};
-use iopj_store::{Generator, Store};
+use iopj_store::Store;
 use iopj_study::{Fabric, Study, parse_paths};
 use serde_json::json;
 use std::path::{Path, PathBuf};

@@ -8,9 +8,10 @@ use anyhow::anyhow;
 use iopj_core::files::read_whole;
 use iopj_meter::log::read;
 use iopj_meter::{Channel, ChannelKind, LocalMeter, accuracy_text};
+use iopj_record::Trial;
 use iopj_report::render::escape;
 use iopj_run::energy::{self, LogClock};
-use iopj_store::{Store, Trial};
+use iopj_store::Store;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -159,7 +160,7 @@ mod tests {
     use iopj_core::Workload;
     use iopj_core::energy::{EnergyOutcome, TrialEnergy};
     use iopj_meter::Scope;
-    use iopj_store::Measurement;
+    use iopj_record::Measurement;
 
     #[test]
     fn trials_without_joules_of_an_attached_log_say_why() {

@@ -7,10 +7,10 @@ mod followed;
 use crate::log;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iopj_core::format_bytes;
+use iopj_record::{Outcome, Unavailable};
 use iopj_report::render::escape;
 use iopj_run::Progress;
 use iopj_run::blocks::clock;
-use iopj_store::{Outcome, Unavailable};
 use iopj_study::plan::Cell;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -207,7 +207,7 @@ impl Progress for View {
 mod tests {
     use super::*;
     use iopj_core::{Generator, Workload};
-    use iopj_store::Measurement;
+    use iopj_record::Measurement;
 
     fn line(path: &str, iodepth: u32) -> TrialLine {
         let workload = Workload { iodepth, ..Workload::default() };

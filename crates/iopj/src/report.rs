@@ -5,13 +5,14 @@ use crate::args::ReportArgs;
 use crate::opened::open;
 use crate::output::{Form, print, print_written, write, write_figures};
 use anyhow::{anyhow, bail};
+use iopj_record::export::Detail;
+use iopj_record::{StudyRecord, Trial};
 use iopj_report::analysis::advise::advise;
 use iopj_report::analysis::power::{PowerTrace, windows};
 use iopj_report::analysis::{Admission, workload_tables};
 use iopj_report::render;
 use iopj_run::energy::{ChannelPower, traces};
-use iopj_store::export::Detail;
-use iopj_store::{Checked, Store, StoreError, StudyRecord, Trial};
+use iopj_store::{Checked, Store, StoreError};
 use std::process::ExitCode;
 
 pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {

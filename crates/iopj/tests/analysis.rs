@@ -7,7 +7,8 @@ mod fixture;
 use common::{folder, run, says};
 use fixture::{judge, study, trials, workloads};
 use iopj_core::VerdictKind;
-use iopj_store::{Outcome, Store, StudyRecord, Trial};
+use iopj_record::{Outcome, StudyRecord, Trial};
+use iopj_store::Store;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -464,7 +465,7 @@ fn with_rates(trials: &mut [Trial]) {
         trial.workload.iodepth = 8;
         let Outcome::Measured(one) = &mut trial.outcome else { panic!("all are measured") };
         one.cpu_percent = one.iops() * if is_best { 20e-4 } else { 40e-4 };
-        one.open = Some(iopj_store::OpenWindow::default());
+        one.open = Some(iopj_record::OpenWindow::default());
     }
 }
 

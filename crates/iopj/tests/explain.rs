@@ -5,7 +5,8 @@ mod common;
 mod costs;
 
 use common::{folder, run, says};
-use iopj_store::{Store, Trial};
+use iopj_record::Trial;
+use iopj_store::Store;
 use serde_json::Value;
 use std::path::Path;
 

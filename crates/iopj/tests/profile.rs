@@ -4,7 +4,8 @@ mod common;
 
 use common::{TestFolder, alone, folder, have, install, iopj, is_root, output, says, tool};
 use iopj_core::{CostKind, CostSource, Space, VerdictKind};
-use iopj_store::{Store, Trial};
+use iopj_record::Trial;
+use iopj_store::Store;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use crate::case::{Case, Observation, Quantity};
 use crate::formula::{Waiting, spinners};
 use iopj_core::{CostKind, Generator, Scope};
-use iopj_store::{EnergySource, Measurement, Trial};
+use iopj_record::{EnergySource, Measurement, Trial};
 use std::collections::BTreeMap;
 
 /// Trials that calibrate nothing, by the reason.

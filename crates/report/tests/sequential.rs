@@ -4,11 +4,11 @@
 mod simulated;
 
 use iopj_core::IoPath;
+use iopj_record::Sequential;
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::sequential::{Examined, decisions};
 use iopj_report::analysis::stats::LEVEL;
 use iopj_report::analysis::winner::Decision;
-use iopj_store::Sequential;
 use rand_distr::{Distribution, LogNormal, Normal, StudentT};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;

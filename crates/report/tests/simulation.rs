@@ -3,13 +3,13 @@
 mod simulated;
 
 use iopj_core::{IoPath, Length, Verdict, VerdictKind, Workload};
+use iopj_record::{Measurement, StudyRecord, Trial};
 use iopj_report::analysis::Admission;
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::score::{Answer, ScoreQuestion, score};
 use iopj_report::analysis::stats::{LEVEL, Method};
 use iopj_report::analysis::steady::far_off;
 use iopj_report::analysis::winner::{Axis, Decision, MapCell, RankedPath, WinnerQuestion, correct, rank};
-use iopj_store::{Measurement, StudyRecord, Trial};
 use rand_distr::{Distribution, Normal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;

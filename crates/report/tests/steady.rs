@@ -4,13 +4,13 @@ mod trials;
 
 use iopj_core::evidence::SteadyState;
 use iopj_core::{VerdictKind, Workload};
+use iopj_record::{Outcome, Slice, Trial};
 use iopj_report::analysis::Admission;
 use iopj_report::analysis::metric::Metric;
 use iopj_report::analysis::steady::{Flag, Unsteady, far_off, is_unsteady, trend, unsteady};
 use iopj_report::analysis::winner::{Axis, Decision, WinnerQuestion, winner_maps};
 use iopj_report::analysis::without_unsteady::maps_without_unsteady;
 use iopj_report::render::{html, report, winners};
-use iopj_store::{Outcome, Slice, Trial};
 use trials::{measurement, study, trial};
 
 const PATH: &str = "io_uring/syscall/interrupt";
@@ -226,7 +226,7 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
     assert!(page(&trials).contains(&words) && page(&trials).contains(">5 of 5</td>"));
     // fio's rows are distinguished from the native generator's.
     let mut by_fio = trials.clone();
-    by_fio.iter_mut().for_each(|trial| trial.generator = iopj_store::Generator::Fio);
+    by_fio.iter_mut().for_each(|trial| trial.generator = iopj_record::Generator::Fio);
     let row = "io_uring/syscall/poll (fio)</td><td data-label=\"such trials\">5 of 5</td>";
     assert!(page(&by_fio).contains(row));
     let words = one_line(&report(&study, &by_fio, Admission::default()));
@@ -244,7 +244,7 @@ fn winners_and_the_page_say_what_is_left_without_unsteady_trials() {
             && !report(&study, &trials, Admission::default()).contains("without")
     );
     // Under emulation a rate means nothing.
-    let emulated = iopj_store::StudyRecord { emulated: Some("TCG".to_owned()), ..study.clone() };
+    let emulated = iopj_record::StudyRecord { emulated: Some("TCG".to_owned()), ..study.clone() };
     assert!(!html::page(&emulated, &trials, &[], Admission::default()).contains("rate changed"));
 }
 
@@ -308,7 +308,7 @@ fn the_maps_of_the_page_mark_what_is_decided_differently() {
         "<li>iodepth 1, numjobs 1: {FASTER} wins with them, undecided: {PATH}, {FASTER} without</li>"
     );
     assert!(figure(&html, latency).contains(&item), "{}", figure(&html, latency));
-    let emulated = iopj_store::StudyRecord { emulated: Some("TCG".to_owned()), ..study.clone() };
+    let emulated = iopj_record::StudyRecord { emulated: Some("TCG".to_owned()), ..study.clone() };
     let html = html::page(&emulated, &trials, &[], Admission::default());
     assert!(
         !figure(&html, switches).contains("without") && !html.contains(star),

@@ -3,6 +3,7 @@
 mod trials;
 
 use iopj_core::{CostKind, CostProfile, CostSource, IoPath, VerdictKind, Workload};
+use iopj_record::{Generator, Outcome, StudyRecord, Trial};
 use iopj_report::analysis::Admission;
 use iopj_report::analysis::admission::Barred;
 use iopj_report::analysis::metric::Metric;
@@ -12,7 +13,6 @@ use iopj_report::analysis::winner::{
     winner_maps,
 };
 use iopj_report::render::winners;
-use iopj_store::{Generator, Outcome, StudyRecord, Trial};
 use proptest::prelude::*;
 use trials::{measurement, study, trial};
 

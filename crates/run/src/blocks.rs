@@ -2,7 +2,8 @@
 //! block follows them.
 
 use crate::progress::{Progress, unix_ns};
-use iopj_store::{Repeat, Sequential, Store, StoreError, StudyRecord, Trial};
+use iopj_record::{Repeat, Sequential, StudyRecord, Trial};
+use iopj_store::{Store, StoreError};
 use iopj_study::Study;
 use iopj_study::plan::{self, Cell, Planned, window};
 use std::collections::HashSet;
@@ -143,7 +144,7 @@ pub fn clock(time: Duration) -> String {
 mod tests {
     use super::*;
     use crate::progress::Said;
-    use iopj_store::{Outcome, StudyRecord};
+    use iopj_record::{Outcome, StudyRecord};
     use iopj_study::plan::cells;
 
     const BLOCK: u64 = 2;

@@ -3,7 +3,8 @@
 use crate::error::RunError;
 use crate::progress::{Progress, unix_ns};
 use iopj_core::IoPath;
-use iopj_store::{Store, StudyRecord, Trial};
+use iopj_record::{StudyRecord, Trial};
+use iopj_store::Store;
 use iopj_study::plan::Cell;
 use std::collections::BTreeMap;
 
@@ -140,7 +141,7 @@ mod tests {
     use crate::progress::Said;
     use iopj_core::evidence::{EngineEvidence, Evidence};
     use iopj_core::{Route, Routes, Way, Workload};
-    use iopj_store::{Measurement, Outcome};
+    use iopj_record::{Measurement, Outcome};
     use iopj_study::plan;
 
     #[test]

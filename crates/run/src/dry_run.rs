@@ -19,7 +19,7 @@ use iopj_engine::target::{TakePlan, plan_taking};
 use iopj_fabric::Destination;
 use iopj_host::settings::{Change, DeviceLocks, Host, SettingsError};
 use iopj_probe::Nics;
-use iopj_store::Unavailable;
+use iopj_record::Unavailable;
 use iopj_study::plan::{self, Cell, LeftOut};
 use iopj_study::{Fabric, Study};
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use iopj_load::fio::{self, FioOutput};
 use iopj_load::native;
-use iopj_store::{Latency, histogram};
+use iopj_record::{Latency, histogram};
 
 /// The latencies of a window.
 pub(crate) struct Latencies {

@@ -8,7 +8,7 @@ use iopj_core::IoPath;
 use iopj_engine::check::{Availability, check};
 use iopj_host::settings::Host;
 use iopj_load::fio::Fio;
-use iopj_store::Unavailable;
+use iopj_record::Unavailable;
 use iopj_study::{Axis, Study, parse_paths, plan};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

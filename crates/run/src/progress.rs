@@ -2,7 +2,7 @@
 
 use iopj_core::energy::TrialEnergy;
 use iopj_core::watch::WatchPower;
-use iopj_store::{Outcome, Unavailable};
+use iopj_record::{Outcome, Unavailable};
 use iopj_study::plan::Cell;
 use std::path::Path;
 use std::time::{Duration, SystemTime};

@@ -17,7 +17,7 @@ use iopj_engine::target::{
     FileId, TargetKind, WritePermission, make_file, make_file_as, make_stand_in, remove_file_made_as,
 };
 use iopj_host::settings::DeviceLocks;
-use iopj_store::StudyRecord;
+use iopj_record::StudyRecord;
 use iopj_study::Study;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -28,7 +28,7 @@ use iopj_load::native::Pacing;
 use iopj_load::pass;
 use iopj_probe::sampling::SamplingError;
 use iopj_probe::{CompletionsError, Probe, marker};
-use iopj_store::Measurement;
+use iopj_record::Measurement;
 use iopj_study::plan::{Cell, Planned};
 use iopj_study::{SteadyStateKeys, Study, StudyError};
 use std::cell::{OnceCell, RefCell};

@@ -17,8 +17,9 @@ pub(crate) use trial::{TrialWatch, WatchedTrial, watch_trial};
 use crate::new_store;
 use crate::progress::Progress;
 use iopj_core::watch::{WatchEvidence, WatchSubject};
-use iopj_store::watch::{WatchInterval, WatchRecord};
-use iopj_store::{Store, Unavailable};
+use iopj_record::Unavailable;
+use iopj_record::watch::{WatchInterval, WatchRecord};
+use iopj_store::Store;
 use iopj_study::plan::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -102,6 +103,6 @@ impl Progress for Notes<'_> {
     fn unavailable(&mut self, _: &[Unavailable]) {}
     fn file(&mut self, _: &Path, _: u64, _: u64) {}
     fn trial(&mut self, _: u64, _: u64, _: &Cell, _: Option<Duration>) {}
-    fn ended(&mut self, _: &iopj_store::Outcome) {}
+    fn ended(&mut self, _: &iopj_record::Outcome) {}
     fn tick(&mut self) {}
 }

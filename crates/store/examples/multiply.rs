@@ -3,7 +3,8 @@
 //! stays as it is, but all count: a trial that is left out costs nothing to compare.
 
 use iopj_core::VerdictKind;
-use iopj_store::{Store, StudyRecord, Trial};
+use iopj_record::{StudyRecord, Trial};
+use iopj_store::Store;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;

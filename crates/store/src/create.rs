@@ -3,9 +3,9 @@
 use crate::checksum::{self, Kind};
 use crate::error::StoreError;
 use crate::open::connect;
-use crate::record::{StudyRecord, Trial};
 use crate::store::{Store, json};
 use crate::{file, schema};
+use iopj_record::trial::{StudyRecord, Trial};
 use rusqlite::{Connection, params};
 use std::io::ErrorKind;
 use std::path::Path;

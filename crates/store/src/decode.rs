@@ -2,10 +2,10 @@
 
 use crate::details::Details;
 use crate::error::StoreError;
-use crate::record::{Outcome, Trial};
-use crate::shared_value::SharedValue;
 use crate::trial_row::TrialRow;
 use iopj_core::{Evidence, Shared};
+use iopj_record::SharedValue;
+use iopj_record::trial::{Outcome, Trial};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -2,11 +2,11 @@
 
 use crate::checksum::{self, Kind};
 use crate::json_column::{from_json, to_json};
-use crate::record::Measurement;
 use crate::schema;
 use iopj_core::Slice;
 use iopj_core::fabric::{HostSide, NetworkBaseline};
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space, TrialEnergy};
+use iopj_record::trial::Measurement;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::HashMap;
 

@@ -1,10 +1,10 @@
 //! A whole store written trial by trial, however many there are: as JSON and as CSV.
 
-use crate::energy_source::EnergyCover;
 use crate::error::StoreError;
-use crate::export::{self, Detail};
-use crate::export_lines;
 use crate::store::Store;
+use iopj_record::EnergyCover;
+use iopj_record::export::{self, Detail};
+use iopj_record::export_lines;
 use serde_json::json;
 use std::io::{self, Write};
 

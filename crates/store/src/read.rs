@@ -5,11 +5,11 @@ use crate::decode::{Batch, Decoded, Decoders};
 use crate::details;
 use crate::error::StoreError;
 use crate::pending;
-use crate::record::Trial;
 use crate::repeat;
 use crate::store::Store;
 use crate::trial_row::TrialRow;
 use iopj_core::TrialEnergy;
+use iopj_record::trial::Trial;
 use rusqlite::params;
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ impl Store {
         let repeats = repeat::all(&self.connection).map_err(|error| self.sqlite(error))?;
         let mut trials = self.room_for_all()?;
         self.read(
-            |row| repeat::is_in_force(&repeats, row.replicate),
+            |row| iopj_record::repeat::is_in_force(&repeats, row.replicate),
             |trial| {
                 trials.push(trial);
                 Ok(())
@@ -40,7 +40,7 @@ impl Store {
     }
 
     /// All trials, also those that [`Store::trials`] leaves out, in the order in which they ran. The study's
-    /// record says which are in force ([`StudyRecord::is_in_force`](crate::StudyRecord::is_in_force)).
+    /// record says which are in force ([`StudyRecord::is_in_force`](iopj_record::StudyRecord::is_in_force)).
     ///
     /// # Errors
     /// A record cannot be read.
@@ -179,7 +179,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Outcome, StudyRecord};
+    use iopj_record::trial::{Outcome, StudyRecord};
 
     /// A store with so many trials, of which each has its position in its error.
     fn long(trials: i64) -> (tempfile::TempDir, Store) {

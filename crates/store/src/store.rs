@@ -3,11 +3,12 @@
 use crate::checksum::{self, Kind};
 use crate::error::StoreError;
 use crate::open::{check_header, connect, copy_forward, lock};
-use crate::record::{Outcome, StudyRecord, Trial};
-use crate::repeat::{self, Repeat};
+use crate::repeat;
 use crate::{details, file, schema};
 use iopj_core::CostProfile;
 use iopj_core::fabric::{HostSide, NetworkBaseline};
+use iopj_record::Repeat;
+use iopj_record::trial::{Outcome, StudyRecord, Trial};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -356,7 +357,7 @@ pub(crate) fn json<T: serde::Serialize>(
 mod tests {
     use super::*;
     use crate::decode::Decoder;
-    use crate::export;
+    use iopj_record::export;
     use std::time::Duration;
 
     fn fresh() -> (tempfile::TempDir, Store) {

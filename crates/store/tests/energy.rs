@@ -1,8 +1,9 @@
 //! Sessions, meters, readings, marks and joules: kept exactly, and replaced.
 
 use iopj_core::{EnergyOutcome, Joules, Scope, TrialEnergy, Workload};
-use iopj_store::energy::{Mark, MarkKind, MeterRow, RawValue, ReadingRow, Session};
-use iopj_store::{Measurement, Store, StoreError, StudyRecord, Trial, export};
+use iopj_record::energy::{Mark, MarkKind, MeterRow, RawValue, ReadingRow, Session};
+use iopj_record::{Measurement, StudyRecord, Trial, export};
+use iopj_store::{Store, StoreError};
 
 fn store() -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();

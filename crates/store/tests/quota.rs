@@ -1,7 +1,8 @@
 //! A quota that is used up is reported as a full disk, not as a failure of SQLite. Its own process: SQLite's
 //! system calls are replaced for all connections (sqlite.org/c3ref/vfs.html, `xSetSystemCall`).
 
-use iopj_store::{Outcome, Store, StoreError, StudyRecord, Trial};
+use iopj_record::{Outcome, StudyRecord, Trial};
+use iopj_store::{Store, StoreError};
 use rusqlite::ffi;
 
 // SAFETY: takes nothing, so any call of it is sound.

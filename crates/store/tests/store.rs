@@ -1,6 +1,5 @@
 //! A store keeps trials whole, in order and once, and says clearly what it refuses.
 
-#[path = "damage/mod.rs"]
 mod damage;
 mod no_store;
 
@@ -9,8 +8,8 @@ use iopj_core::fabric::{HostSide, NetworkBaseline};
 use iopj_core::workload::{Length, RandomDistribution};
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, Space};
 use iopj_core::{Disturbance, Observed, PowerChange, PowerSetting, RingFlag, Verdict, VerdictKind, Workload};
-use iopj_store::{Checked, Latency, Measurement, Outcome, Slice, StudyRecord, Trial};
-use iopj_store::{Store, StoreError, export, histogram};
+use iopj_record::{Latency, Measurement, Outcome, Slice, StudyRecord, Trial, export, histogram};
+use iopj_store::{Checked, Store, StoreError};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -9,7 +9,7 @@ use iopj_core::{
     AboveIdle, CompletionMode, EnergyOutcome, Evidence, Joules, Observed, Scope, Slice, Submission,
     TrialEnergy, Verdict, VerdictKind, Workload,
 };
-use iopj_store::{Latency, Measurement, histogram};
+use iopj_record::{Latency, Measurement, histogram};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 

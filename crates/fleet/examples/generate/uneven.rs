@@ -2,7 +2,7 @@
 //! which generator, and whether a meter watched.
 
 use crate::fleet::Host;
-use iopj_store::{Generator, Outcome, Trial};
+use iopj_record::{Generator, Outcome, Trial};
 
 /// What is special about a store.
 #[derive(Default)]

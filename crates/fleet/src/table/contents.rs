@@ -1,7 +1,8 @@
 //! What the rows of all tables are made of: a store, read once.
 
-use iopj_store::energy::{MeterRow, ReadingRow, Session};
-use iopj_store::{Measurement, Store, StoreError, StudyRecord, Trial};
+use iopj_record::energy::{MeterRow, ReadingRow, Session};
+use iopj_record::{Measurement, StudyRecord, Trial};
+use iopj_store::{Store, StoreError};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use super::column::Column;
 use super::contents::{Contents, host};
 use super::{Row, measured};
 use iopj_core::{AboveIdle, Joules, TrialEnergy};
-use iopj_store::Measurement;
+use iopj_record::Measurement;
 
 /// The energy of a trial by one meter over one scope.
 pub(super) struct EnergyRow<'a> {

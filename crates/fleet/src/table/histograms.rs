@@ -8,7 +8,7 @@ use super::measured;
 use arrow_array::{ArrayRef, Int64Array, ListArray, StructArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, Fields};
-use iopj_store::{Latency, histogram};
+use iopj_record::{Latency, histogram};
 use std::sync::Arc;
 
 /// The latencies of a trial's reads, of its writes, or of all.

@@ -5,7 +5,7 @@ use super::column::Column;
 use super::contents::Contents;
 use super::{Row, rows};
 use iopj_core::Slice;
-use iopj_store::energy::{MeterRow, RawValue, ReadingRow};
+use iopj_record::energy::{MeterRow, RawValue, ReadingRow};
 
 /// A slice of a trial's window.
 pub(super) struct SliceRow<'a> {

@@ -2,7 +2,7 @@
 
 use super::contents::settings;
 use iopj_core::Workload;
-use iopj_store::{Generator, Trial};
+use iopj_record::{Generator, Trial};
 
 /// Keys of a workload that its title leaves out, besides the length.
 const UNTITLED: [&str; 2] = ["ramp_time", "cpus_allowed"];

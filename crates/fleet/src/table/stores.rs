@@ -4,7 +4,7 @@ use super::column::Cell::{Count, Flag, Text, Time};
 use super::column::Column;
 use super::contents::{Contents, cpus, drives, fact, host};
 use iopj_core::VerdictKind;
-use iopj_store::Trial;
+use iopj_record::Trial;
 
 pub(super) fn columns<'a>() -> Vec<Column<&'a Contents>> {
     vec![

@@ -7,7 +7,7 @@ use super::contents::{host, settings};
 use iopj_core::evidence::Finding;
 use iopj_core::workload::Length;
 use iopj_core::{CostKind, IoPath, Space, Workload};
-use iopj_store::{Latency, Outcome};
+use iopj_record::{Latency, Outcome};
 
 pub(super) fn columns<'a>() -> Vec<Column<Row<'a>>> {
     let mut columns = keys();

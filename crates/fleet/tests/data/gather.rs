@@ -4,7 +4,8 @@ use crate::fleet::{Fleet, Host};
 use crate::rows::{folder, gathered, hold, listed, stores};
 use iopj_fleet::gather::escape;
 use iopj_fleet::table::Table;
-use iopj_store::{Outcome, Store, Trial};
+use iopj_record::{Outcome, Trial};
+use iopj_store::Store;
 use proptest::prelude::*;
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 use crate::rows::folder;
 use crate::small::{only, report_of, reported, with, write_on};
 use iopj_fleet::report::{KindReport, text};
-use iopj_store::{Generator, Trial};
+use iopj_record::{Generator, Trial};
 
 /// Trials as they were and, of the first workload, others that are ten times as fast.
 fn beside(change: impl Fn(&mut Trial)) -> KindReport {

@@ -3,7 +3,8 @@
 use crate::fleet::{Fleet, MONTHS};
 use crate::rows::{folder, gathered};
 use iopj_fleet::report::{FleetReport, KindReport, report};
-use iopj_store::{Measurement, Outcome, Store, Trial};
+use iopj_record::{Measurement, Outcome, Trial};
+use iopj_store::Store;
 use std::path::Path;
 
 /// Of all hosts here; every fourth one is of the same drive and kernel.

@@ -3,7 +3,7 @@
 use crate::small::{only, reported, with};
 use iopj_core::VerdictKind;
 use iopj_fleet::report::KindReport;
-use iopj_store::Trial;
+use iopj_record::Trial;
 
 const REGISTERED: &str = "io_uring/syscall/interrupt+registered";
 

@@ -4,7 +4,7 @@ use crate::fleet::MONTHS;
 use crate::rows::folder;
 use crate::small::{only, report_of, with, write};
 use iopj_fleet::report::{Advice, KindReport, WorkloadReport};
-use iopj_store::Trial;
+use iopj_record::Trial;
 
 const PATHS: [&str; 3] =
     ["io_uring/syscall/interrupt", "io_uring/syscall/interrupt+registered", "libaio/syscall/interrupt"];

@@ -12,7 +12,7 @@ use iopj_core::Generator;
 use iopj_core::path::{CompletionMode, Submission};
 use iopj_load::trace::{self, Op};
 use iopj_model::Case;
-use iopj_store::{Measurement, Trial, histogram};
+use iopj_record::{Measurement, Trial, histogram};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -4,7 +4,8 @@
 use crate::common::believes;
 use crate::host::Left;
 use iopj_core::{IoPath, Verdict, VerdictKind, Way};
-use iopj_store::{Measurement, Store, Trial};
+use iopj_record::{Measurement, Trial};
+use iopj_store::Store;
 use std::collections::BTreeSet;
 
 /// A policy that believes in polling has these.

@@ -8,7 +8,8 @@ use crate::host::{Bench, Left, qmp};
 use crate::refusals::refused;
 use iopj_core::{IoPath, Verdict, VerdictKind};
 use iopj_lab::vm::{Backend, Drive, Nvme, RunFolder};
-use iopj_store::{Measurement, Outcome, Store};
+use iopj_record::{Measurement, Outcome};
+use iopj_store::Store;
 use std::time::Duration;
 
 /// A study of two trials, which its seed puts in this order: a short one, and one that is cut short by a

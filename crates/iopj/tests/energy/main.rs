@@ -11,7 +11,8 @@ use common::{TestFolder, alone, folder, iopj, is_busy, output, refusal, says, wr
 use iopj_core::energy::{EnergyOutcome, Joules};
 use iopj_core::{Scope, VerdictKind};
 use iopj_meter::{Cadence, ChannelKind};
-use iopj_store::{Store, Trial};
+use iopj_record::Trial;
+use iopj_store::Store;
 use plug::{CORE_WATTS, PASSWORD, Plug, PlugProcess, REST_WATTS, WINDOW_S};
 use std::io::Read;
 use std::path::Path;

@@ -7,7 +7,8 @@ use iopj_core::path::{CompletionMode, Submission};
 use iopj_core::{
     EnergyOutcome, Evidence, Joules, Observed, Scope, TrialEnergy, Verdict, VerdictKind, Workload,
 };
-use iopj_store::{Measurement, Store, StudyRecord, Trial, histogram};
+use iopj_record::{Measurement, StudyRecord, Trial, histogram};
+use iopj_store::Store;
 use std::path::Path;
 
 const WINDOW_S: f64 = 10.0;

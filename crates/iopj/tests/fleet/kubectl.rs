@@ -5,7 +5,8 @@
 use crate::campaigns::{fetched, record, signal, study, trials, until};
 use crate::common::{TestFolder, folder, iopj, output, run, says};
 use crate::manifests::is_valid;
-use iopj_store::{Store, StudyRecord};
+use iopj_record::StudyRecord;
+use iopj_store::Store;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -6,7 +6,8 @@ use iopj_core::{Space, VerdictKind};
 use iopj_lab::Arch;
 use iopj_lab::cache::Cache;
 use iopj_lab::kernels;
-use iopj_store::{Measurement, Store, Trial};
+use iopj_record::{Measurement, Trial};
+use iopj_store::Store;
 use std::path::Path;
 
 const KERNEL: &str = "6.18";

@@ -3,7 +3,7 @@
 use crate::{are, interrupts_per_io, lab, lab_run, median, sleeps_per_io, trials};
 use iopj_core::evidence::ThreadRole;
 use iopj_core::{FunctionCost, Space, VerdictKind};
-use iopj_store::{Measurement, Trial};
+use iopj_record::{Measurement, Trial};
 
 const PATHS: [&str; 5] = [
     "posix-sio/syscall/interrupt",

@@ -2,7 +2,7 @@
 
 use iopj_core::evidence::{Completions, Finding};
 use iopj_core::path::CompletionMode;
-use iopj_store::Trial;
+use iopj_record::Trial;
 
 /// Share of a pass's completions that may be of another kind: a boot leaves some reads to do.
 const STRAY: f64 = 0.02;

@@ -4,7 +4,7 @@
 use crate::every_path::boot;
 use crate::{are, lab, study_text, trials_kept};
 use iopj_core::VerdictKind;
-use iopj_store::Trial;
+use iopj_record::Trial;
 
 /// Of `ring-lab`. A poller of 32 I/Os sleeps in few of its rounds, if these are many.
 const RING: [(&str, &str); 2] = [("replicates = 5", "replicates = 3"), ("ios = 4000", "ios = 16000")];

@@ -6,7 +6,7 @@
 use crate::{are, changed, completions, lab, lab_run_text, new_series, trials_kept};
 use iopj_core::VerdictKind;
 use iopj_core::path::CompletionMode;
-use iopj_store::{Generator, Trial};
+use iopj_record::{Generator, Trial};
 use std::collections::BTreeSet;
 use std::path::Path;
 

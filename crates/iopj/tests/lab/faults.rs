@@ -5,8 +5,9 @@
 use crate::common::{alone_with_guests, folder};
 use crate::{have_lab, lab_run_text, trials_kept};
 use iopj_core::{IoPath, Slice, VerdictKind};
-use iopj_store::energy::{RawValue, ReadingRow};
-use iopj_store::{Measurement, Store, Trial};
+use iopj_record::energy::{RawValue, ReadingRow};
+use iopj_record::{Measurement, Trial};
+use iopj_store::Store;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -204,6 +204,6 @@ fn what_a_build_leaves_out_is_listed_and_says_how_to_get_it() {
         refused(&run(line), &parts);
     }
     says(&String::from_utf8(run("report --help").stdout).unwrap(), &["--parquet"]);
-    iopj_store::Store::create(&folder.join("s.iopj"), &iopj_store::StudyRecord::default()).unwrap();
+    iopj_store::Store::create(&folder.join("s.iopj"), &iopj_record::StudyRecord::default()).unwrap();
     refused(&run("report s.iopj --parquet t.parquet"), &["`--parquet` is not in this build"]);
 }

@@ -5,7 +5,7 @@ use super::common::{folder, refusal, run, says};
 use super::fixture::judge;
 use super::stored;
 use iopj_core::VerdictKind;
-use iopj_store::histogram;
+use iopj_record::histogram;
 use serde_json::Value;
 use std::path::Path;
 

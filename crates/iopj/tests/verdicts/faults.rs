@@ -6,7 +6,8 @@ use crate::common::{
     mounted, tool, written,
 };
 use iopj_core::VerdictKind;
-use iopj_store::{Store, Trial};
+use iopj_record::Trial;
+use iopj_store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;

@@ -2,7 +2,7 @@
 
 use crate::{common, watched};
 use iopj_core::watch::{Certainty, SeenCaching, SeenCompletion, SeenInterface, SeenPath};
-use iopj_store::watch::{WatchEnd, WatchRecord};
+use iopj_record::watch::{WatchEnd, WatchRecord};
 use std::path::Path;
 
 /// Two seconds of a job: its file is open at a look, and counting, which may have spent what it may cost on

@@ -3,7 +3,7 @@
 
 use crate::{common, watched};
 use iopj_core::watch::WatchSubject;
-use iopj_store::watch::WatchEnd;
+use iopj_record::watch::WatchEnd;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};

@@ -8,8 +8,8 @@ mod life;
 mod program;
 mod refused;
 
+use iopj_record::watch::WatchRecord;
 use iopj_store::Store;
-use iopj_store::watch::WatchRecord;
 use std::path::Path;
 use std::process::Output;
 

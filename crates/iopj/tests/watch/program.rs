@@ -4,7 +4,8 @@
 use crate::common::{self, alone, says};
 use iopj_core::VerdictKind;
 use iopj_core::watch::SeenInterface;
-use iopj_store::{Outcome, Store, Trial};
+use iopj_record::{Outcome, Trial};
+use iopj_store::Store;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};

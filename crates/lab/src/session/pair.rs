@@ -15,7 +15,8 @@ use crate::vm::{self, AGENT_PORT, Accelerator, MachineSpec, Nic, RunFolder, VmEr
 use iopj_core::fabric::HostSide;
 use iopj_core::{CostProfile, Transport};
 use iopj_probe::marker::AT_REST;
-use iopj_store::{Store, Trial};
+use iopj_record::Trial;
+use iopj_store::Store;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -396,7 +397,7 @@ mod tests {
     use super::*;
     use iopj_core::fabric::{FabricEvidence, TargetHostEvidence};
     use iopj_core::{Cost, CostSource, Evidence, FunctionCost, Space, Workload};
-    use iopj_store::{Measurement, Outcome};
+    use iopj_record::{Measurement, Outcome};
 
     fn profile(instructions: u64) -> CostProfile {
         let function = FunctionCost {

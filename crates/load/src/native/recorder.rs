@@ -82,7 +82,7 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iopj_store::histogram;
+    use iopj_record::histogram;
     use proptest::prelude::*;
 
     proptest! {

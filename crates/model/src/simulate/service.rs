@@ -1,7 +1,7 @@
 //! The drive's times as distributions: made from a constant or a histogram, and drawn from.
 
 use super::scenario::Service;
-use iopj_store::histogram::Histogram;
+use iopj_record::histogram::Histogram;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 
@@ -64,7 +64,7 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iopj_store::histogram;
+    use iopj_record::histogram;
     use rand_xoshiro::rand_core::SeedableRng;
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::machine::{Machine, Used};
 use super::scenario::{Arrivals, Scenario};
-use iopj_store::histogram::{self, Histogram};
+use iopj_record::histogram::{self, Histogram};
 
 /// Parts of the measured I/Os by which an overload is told.
 pub(crate) const PARTS: u64 = 8;

@@ -2,7 +2,7 @@
 //! the others are not.
 
 use iopj_core::{Disturbance, Spinner, VerdictKind};
-use iopj_store::{Measurement, Outcome, StudyRecord, Trial};
+use iopj_record::{Measurement, Outcome, StudyRecord, Trial};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::ops::AddAssign;
 

@@ -27,7 +27,7 @@ use super::metric::Metric;
 use super::winner::{Axis, Decision, MapCell, WinnerQuestion, correct, rank};
 use candidate::{Family, Measures};
 use iopj_core::{IoPath, Workload};
-use iopj_store::{EnergySource, Generator, StudyRecord, Trial};
+use iopj_record::{EnergySource, Generator, StudyRecord, Trial};
 use std::collections::BTreeMap;
 
 /// The answers of a store.

@@ -8,7 +8,7 @@ use super::metric::Metric;
 use super::stats::Method;
 use super::winner::{Axis, WinnerQuestion, default_metric};
 use iopj_core::parse_duration;
-use iopj_store::{StudyRecord, Trial};
+use iopj_record::{StudyRecord, Trial};
 use std::fmt;
 use std::time::Duration;
 

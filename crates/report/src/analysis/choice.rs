@@ -12,7 +12,7 @@ use super::stats::{LEVEL, Method, mean};
 use super::winner::{Axis, AxisValue, Decision, MapCell, RankedPath, WinnerMap, WinnerQuestion, winner_maps};
 use super::without_unsteady::{CellDecision, MapWithoutUnsteady, maps_without_unsteady};
 use iopj_core::{IoPath, Spinner, Workload};
-use iopj_store::{EnergySource, Measurement, Outcome, StudyRecord, Trial};
+use iopj_record::{EnergySource, Measurement, Outcome, StudyRecord, Trial};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Of paths among which nothing is decided, one that takes this many times the CPU of another is named.

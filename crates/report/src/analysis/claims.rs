@@ -27,7 +27,7 @@ use super::stats::{Method, Ratio, summarize};
 pub use data::EMULATED;
 use data::TrialSet;
 use iopj_core::Scope;
-use iopj_store::{EnergySource, StudyRecord, Trial};
+use iopj_record::{EnergySource, StudyRecord, Trial};
 use question::Question;
 use serde::Serialize;
 

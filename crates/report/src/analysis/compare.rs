@@ -22,7 +22,7 @@ use crate::analysis::grouping::grouped;
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{Method, Ratio, holm_over_tested};
 use cell::{check_apart, check_known, ignored_differences};
-use iopj_store::{EnergySource, Measurement, StudyRecord, Trial};
+use iopj_record::{EnergySource, Measurement, StudyRecord, Trial};
 use near::near;
 use serde::{Serialize, Serializer};
 use sides::{differing_facts, differing_settings, side};

@@ -8,7 +8,7 @@ use super::stats::{
     LEVEL, Method, Ratio, TTest, Within, mean, over, quantile, ratio_of_means, ratio_of_paired_means, t_test,
     within,
 };
-use iopj_store::StudyRecord;
+use iopj_record::StudyRecord;
 use serde::Serialize;
 use std::collections::HashMap;
 

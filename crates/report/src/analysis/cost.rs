@@ -2,7 +2,7 @@
 
 use super::stats;
 use iopj_core::{CostKind, CostProfile, CostSource, FunctionCost, Space};
-use iopj_store::{Measurement, Trial};
+use iopj_record::{Measurement, Trial};
 
 /// The directory of functions whose own is unknown.
 pub const UNKNOWN: &str = "unknown";

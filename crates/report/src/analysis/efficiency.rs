@@ -9,7 +9,7 @@ use super::paper_layouts::mean;
 use super::stats;
 use super::winner::Axis;
 use iopj_core::IoPath;
-use iopj_store::{EnergySource, Measurement, Trial};
+use iopj_record::{EnergySource, Measurement, Trial};
 use serde::Serialize;
 
 /// The paths of a workload along an axis.

@@ -10,7 +10,7 @@ use super::metric::Metric;
 use super::stats::{LEVEL, summarize, upper_quantile};
 use iopj_core::energy::PENDING;
 use iopj_core::{Joules, Scope, TrialEnergy, VerdictKind};
-use iopj_store::{EnergySource, Measurement, TOOK_NO_PART, Trial};
+use iopj_record::{EnergySource, Measurement, TOOK_NO_PART, Trial};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

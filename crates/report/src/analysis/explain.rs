@@ -28,7 +28,7 @@ pub use trials::POLL_FUNCTIONS;
 
 use super::hosts::Processors;
 use iopj_core::{CostSource, IoPath, VerdictKind, Workload};
-use iopj_store::{Generator, StudyRecord, Trial};
+use iopj_record::{Generator, StudyRecord, Trial};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use trials::{WorkloadTrials, groups, runs};

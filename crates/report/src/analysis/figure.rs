@@ -1,7 +1,7 @@
 //! The figure of a program: its own name and unit, by which reports call the metrics of it.
 
 use super::metric::Metric;
-use iopj_store::{Measurement, ProgramWindow, Trial};
+use iopj_record::{Measurement, ProgramWindow, Trial};
 use serde::Serialize;
 
 /// What a study's program calls its figure.

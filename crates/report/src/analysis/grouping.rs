@@ -2,7 +2,7 @@
 //! lists in a sentence.
 
 use iopj_core::{IoPath, Workload};
-use iopj_store::{Generator, Trial};
+use iopj_record::{Generator, Trial};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,6 +1,6 @@
 //! The two hosts of a study over fabrics, by their provenance.
 
-use iopj_store::StudyRecord;
+use iopj_record::StudyRecord;
 use serde::Serialize;
 
 /// What makes two processors the same: their kind, their name, and how many of them there are.

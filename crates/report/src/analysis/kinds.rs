@@ -2,7 +2,7 @@
 
 use super::stats::mean;
 use iopj_core::{IoPath, VerdictKind};
-use iopj_store::{KindWindow, Latency, Measurement};
+use iopj_record::{KindWindow, Latency, Measurement};
 
 /// Means of one kind of jobs over the replicates of a cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,7 +75,7 @@ impl KindMeans {
 pub(crate) mod tests {
     use super::*;
     use iopj_core::{Evidence, Observed, Verdict, Workload};
-    use iopj_store::OpenWindow;
+    use iopj_record::OpenWindow;
 
     /// A kind of jobs that did so many I/Os of 4 KiB, each in so many ns.
     pub(crate) fn kind(path: &str, ios: u64, mean: f64, verdict: VerdictKind) -> KindWindow {

@@ -6,7 +6,7 @@ use super::grouping::{TrialSetup, grouped, setup};
 use super::published::{LOADS_STORES, TOTAL, source_holds};
 use super::stats::mean;
 use iopj_core::{CostKind, CostProfile, CostSource, FunctionCost, IoPath};
-use iopj_store::{Measurement, Trial};
+use iopj_record::{Measurement, Trial};
 use serde::Serialize;
 
 /// The paths of one interface and one submission under one workload.

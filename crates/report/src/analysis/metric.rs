@@ -3,7 +3,7 @@
 use super::cost;
 use iopj_core::evidence::ThreadRole;
 use iopj_core::{CostKind, Joules, Space, Workload};
-use iopj_store::{CorunnerWindow, EnergySource, Measurement};
+use iopj_record::{CorunnerWindow, EnergySource, Measurement};
 use std::fmt;
 use std::str::FromStr;
 

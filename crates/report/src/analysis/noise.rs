@@ -2,7 +2,7 @@
 
 use super::admission::Admission;
 use iopj_core::Disturbance;
-use iopj_store::{Measurement, Trial};
+use iopj_record::{Measurement, Trial};
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! What became of an open load, over the replicates of a cell.
 
 use super::stats::mean;
-use iopj_store::{Latency, LatencyFrom, Measurement, OpenWindow};
+use iopj_record::{Latency, LatencyFrom, Measurement, OpenWindow};
 
 /// Means over the replicates of a cell under an open load.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@ pub use super::grouping::TrialSetup;
 use super::grouping::{ascending, grouped, paths};
 use super::published::Design;
 use iopj_core::{CompletionMode, IoPath, Rw, Submission};
-use iopj_store::{Measurement, Trial};
+use iopj_record::{Measurement, Trial};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

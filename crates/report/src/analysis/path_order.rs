@@ -6,7 +6,7 @@ use super::grouping::{TrialSetup, grouped, setup};
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, holm_over_tested, mean, t_test};
 use iopj_core::IoPath;
-use iopj_store::Trial;
+use iopj_record::Trial;
 
 /// The metrics by which paths are ordered, ascending.
 pub const ORDERED_BY: [Metric; 2] = [Metric::LatencyMean, Metric::CpuPercent];

@@ -1,7 +1,7 @@
 //! Power over the time of a study: the readings of a meter's channels, and when each path ran.
 
 use iopj_core::{IoPath, PowerReading, Scope, VerdictKind};
-use iopj_store::Trial;
+use iopj_record::Trial;
 
 /// The readings of one channel over one boot of the machine, with the trials of that time.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Which ways an engine took that chooses them.
 
 use iopj_core::{Routes, Way};
-use iopj_store::Measurement;
+use iopj_record::Measurement;
 
 /// A clause on what an engine that chooses its way did in these trials together; `None` of any other.
 pub(crate) fn took(measured: &[&Measurement]) -> Option<String> {

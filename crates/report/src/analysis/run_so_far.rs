@@ -4,7 +4,7 @@
 use iopj_core::energy::{EnergyOutcome, TrialEnergy};
 use iopj_core::watch::WatchPower;
 use iopj_core::{Generator, IoPath, VerdictKind, Workload};
-use iopj_store::{Latency, Measurement, Outcome, Trial};
+use iopj_record::{Latency, Measurement, Outcome, Trial};
 use std::collections::BTreeMap;
 
 /// What tells a cell from the others.

@@ -21,7 +21,7 @@ use super::metric::Metric;
 use super::stats::{Ratio, holm_over_tested};
 use cell::Cell;
 use iopj_core::{AutoPath, IoPath, PolicyName, Scope};
-use iopj_store::{EnergySource, StudyRecord, Trial};
+use iopj_record::{EnergySource, StudyRecord, Trial};
 use serde::Serialize;
 use std::fmt;
 

@@ -12,7 +12,7 @@ use super::metric::Metric;
 use super::stats::Method;
 use super::winner::{Axis, Decision, MapCell, WinnerQuestion, correct, rank};
 use iopj_core::{IoPath, Workload};
-use iopj_store::{Sequential, StudyRecord, Trial};
+use iopj_record::{Sequential, StudyRecord, Trial};
 use std::collections::BTreeMap;
 
 /// What is examined of a workload: the metric that decides it, and the values of each path.

@@ -8,7 +8,7 @@ use super::grouping::{grouped, setup};
 use super::stats::{LEVEL, median, p_statement, slope};
 use iopj_core::VerdictKind;
 use iopj_core::evidence::SteadyState;
-use iopj_store::{Measurement, Slice, Trial};
+use iopj_record::{Measurement, Slice, Trial};
 use std::fmt;
 
 /// Rise or fall of the rate over the window, relative to its mean, above which a significant trend is

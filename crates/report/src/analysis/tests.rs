@@ -10,7 +10,7 @@ use crate::analysis::winner::{Axis, WinnerQuestion, winner_maps};
 use crate::analysis::{Admission, workload_tables};
 use crate::render;
 use iopj_core::{Corunner, CorunnerKind, Scope};
-use iopj_store::{CorunnerWindow, EnergySource, Trial};
+use iopj_record::{CorunnerWindow, EnergySource, Trial};
 
 /// Trials of one second on two processors whose co-runner, of 1,000 rounds/s alone, does so many rounds; at
 /// the plug 100 J.

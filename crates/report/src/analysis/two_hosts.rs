@@ -10,7 +10,7 @@ use super::stats;
 use iopj_core::Transport;
 use iopj_core::evidence::{CpuTimes, DeviceEvidence};
 use iopj_core::fabric::{BOTH_HOSTS, HostSide, NicEvidence, TARGET_METERS};
-use iopj_store::{EnergySource, Measurement, Trial};
+use iopj_record::{EnergySource, Measurement, Trial};
 use std::collections::BTreeMap;
 
 /// A kind of CPU time, as `/proc/stat` and mpstat have it.

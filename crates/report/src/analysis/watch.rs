@@ -259,7 +259,7 @@ pub(crate) mod tests {
         Certainty, DeviceCompletions, EventCounts, ProcessIo, ProgramCounts, SeenCompletion, SeenInterface,
         WatchPower, WatchSubject,
     };
-    use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
+    use iopj_record::watch::{WatchEnd, WatchInterval, WatchRecord};
 
     /// Two seconds of a program that reads 1000 blocks of 4 KiB, counted for half of the time.
     pub(crate) fn evidence() -> WatchEvidence {

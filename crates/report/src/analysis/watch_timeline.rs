@@ -4,7 +4,7 @@
 use super::watch::{DeviceFigures, PowerFigures, ProgramFigures, WatchFigures};
 use iopj_core::Scope;
 use iopj_core::watch::SampledLatency;
-use iopj_store::watch::{WatchInterval, WatchRecord};
+use iopj_record::watch::{WatchInterval, WatchRecord};
 
 /// Sampled latencies from which on a percentile is shown: one or more lies beyond it.
 const SAMPLES: [(Percentile, &str, u64); 2] =

@@ -12,7 +12,7 @@ use super::grouping::grouped;
 use super::metric::Metric;
 use super::stats::{LEVEL, Method, Summary, holm_over_tested, summarize};
 use iopj_core::{IoPath, Workload};
-use iopj_store::{EnergySource, Generator, Measurement, StudyRecord, Trial};
+use iopj_record::{EnergySource, Generator, Measurement, StudyRecord, Trial};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;

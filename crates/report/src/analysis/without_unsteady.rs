@@ -9,7 +9,7 @@ use super::steady::is_unsteady;
 use super::winner::{AxisValue, Decision, MapCell, WinnerMap, WinnerQuestion, maps_by};
 use super::workload_table::{CellRow, Times, WorkloadTable, workload_tables};
 use iopj_core::{IoPath, Workload};
-use iopj_store::{StudyRecord, Trial};
+use iopj_record::{StudyRecord, Trial};
 
 /// The results of a store with its unsteady trials and without.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,7 @@ use super::routes;
 use super::stats;
 use super::two_hosts::{SideSources, TwoHosts};
 use iopj_core::{IoPath, Spinner, VerdictKind, Workload};
-use iopj_store::{EnergySource, Generator, Latency, Measurement, Outcome, Pooled, StudyRecord, Trial};
+use iopj_record::{EnergySource, Generator, Latency, Measurement, Outcome, Pooled, StudyRecord, Trial};
 use std::collections::BTreeMap;
 
 /// The paths of one workload: those that compete, the one of least mean latency first; then, unranked, the

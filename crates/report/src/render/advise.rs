@@ -105,7 +105,7 @@ pub(super) fn heading(advice: &Advice, group: &Group, question: &AdviseQuestion)
     };
     let bounds: Vec<String> = question.bounds.iter().map(bound_text).collect();
     let bounds = if bounds.is_empty() { String::new() } else { format!(", {}", bounds.join(", ")) };
-    let generator = if group.generator == iopj_store::Generator::Fio { " (fio)" } else { "" };
+    let generator = if group.generator == iopj_record::Generator::Fio { " (fio)" } else { "" };
     let title = shared_title(group);
     format!("Advice for {title}{generator}, by {metric}{by}{bounds}")
 }

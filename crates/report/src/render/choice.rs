@@ -14,7 +14,7 @@ use crate::analysis::metric::Metric;
 use crate::analysis::winner::{Decision, RankedPath};
 use crate::analysis::without_unsteady::CellDecision;
 use iopj_core::{IoPath, Spinner};
-use iopj_store::{StudyRecord, Trial};
+use iopj_record::{StudyRecord, Trial};
 
 /// A path that does this much less than the best one, or takes this much more, is one to avoid.
 const AVOID: f64 = 0.2;

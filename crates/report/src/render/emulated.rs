@@ -5,7 +5,7 @@ use super::text::settings;
 use crate::analysis::Admission;
 use crate::analysis::path_order::{ORDERED_BY, OrderStep, PathOrder, path_orders};
 use iopj_core::Workload;
-use iopj_store::Trial;
+use iopj_record::Trial;
 
 /// The sentence above all output of an emulated store.
 pub(super) fn banner(emulator: &str) -> String {

@@ -4,7 +4,7 @@ use super::results::has_combined;
 use super::text::{escape, wrap};
 use crate::analysis::WorkloadTable;
 use crate::analysis::energy::lacks_of;
-use iopj_store::{EnergySource, Trial};
+use iopj_record::{EnergySource, Trial};
 
 /// The energy of a table.
 pub(super) struct TableEnergy<'a> {

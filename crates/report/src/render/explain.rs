@@ -13,7 +13,7 @@ use crate::analysis::explain::{
 };
 use crate::analysis::hosts::Processors;
 use iopj_core::{CostSource, Space};
-use iopj_store::Generator;
+use iopj_record::Generator;
 
 /// Directories below this share of the kernel's part on every path are summed up.
 const SMALL: f64 = 0.01;

@@ -4,7 +4,7 @@ use super::emulated::banner;
 use super::results::{CELL, HOST_SOURCES, NUMBERS, Number, SOURCES, Text, WORKLOAD, row_name, verdict};
 use super::two_hosts::{self, Lines};
 use crate::analysis::{CellRow, WorkloadTable};
-use iopj_store::export::csv_cell;
+use iopj_record::export::csv_cell;
 use std::fmt::Write;
 
 /// One `tabular` per workload, for the package booktabs: without times if they mean nothing, without costs

@@ -36,8 +36,8 @@ mod watch_time;
 use crate::analysis::advise::AdviseQuestion;
 use crate::analysis::power::PowerTrace;
 use iopj_core::IoPath;
-use iopj_store::watch::WatchRecord;
-use iopj_store::{Generator, StudyRecord, Trial};
+use iopj_record::watch::WatchRecord;
+use iopj_record::{Generator, StudyRecord, Trial};
 use model::Model;
 use std::collections::BTreeMap;
 

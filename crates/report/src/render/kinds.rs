@@ -79,7 +79,7 @@ mod tests {
     use crate::analysis::kinds::tests::kind;
     use crate::analysis::workload_table::tests::row;
     use iopj_core::{VerdictKind, Workload};
-    use iopj_store::Measurement;
+    use iopj_record::Measurement;
 
     #[test]
     fn every_kind_of_every_path_has_a_line() {

@@ -4,7 +4,7 @@ use super::number::{four_digits, or_dash, uncertainty};
 use super::table::Table;
 use crate::analysis::network::{NetworkRow, network_rows};
 use crate::analysis::stats::Summary;
-use iopj_store::StudyRecord;
+use iopj_record::StudyRecord;
 
 /// The words above the table.
 pub(super) const TITLE: &str = "network by itself, before each block";

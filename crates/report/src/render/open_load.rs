@@ -6,7 +6,7 @@ use super::text::{WIDTH, escape, wrap};
 use crate::analysis::grouping::unique;
 use crate::analysis::open_load::LoadMeans;
 use crate::analysis::{CellRow, WorkloadTable};
-use iopj_store::LatencyFrom;
+use iopj_record::LatencyFrom;
 
 /// Where the latencies of an open load begin, for the report's foot.
 const FROM_DUE: &str = "Under an open load latency runs from when an I/O was due, so nothing that waited is \

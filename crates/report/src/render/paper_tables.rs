@@ -12,7 +12,7 @@ use crate::analysis::paper_layouts::{
 };
 use crate::analysis::published::{self, LOADS_STORES, LOADS_STORES_TOTAL, PublishedLoadsStores};
 use iopj_core::{CompletionMode, IoPath};
-use iopj_store::{EnergySource, StudyRecord, Trial};
+use iopj_record::{EnergySource, StudyRecord, Trial};
 
 /// All tables of a store; slowdowns are relative to `reference`, or to the path of least median read. An
 /// emulated store has no tables of times.

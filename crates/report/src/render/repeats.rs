@@ -1,6 +1,6 @@
 //! Trials of a store that do not count because their block was measured again, or is being.
 
-use iopj_store::StudyRecord;
+use iopj_record::StudyRecord;
 
 /// How many they are, in a sentence each; none where no block was repeated.
 pub(in crate::render) fn sentences(study: &StudyRecord) -> Vec<String> {
@@ -28,7 +28,7 @@ pub(in crate::render) fn sentences(study: &StudyRecord) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iopj_store::Repeat;
+    use iopj_record::Repeat;
 
     #[test]
     fn replaced_and_waiting_trials_are_counted() {

@@ -20,7 +20,7 @@ use crate::analysis::grouping::grouped;
 use crate::analysis::noise::Noise;
 use crate::analysis::{CellRow, WorkloadTable, workload_tables};
 use iopj_core::VerdictKind;
-use iopj_store::{Generator, Measurement, StudyRecord, Trial, Unavailable};
+use iopj_record::{Generator, Measurement, StudyRecord, Trial, Unavailable};
 use std::fmt::Write;
 
 /// The whole report; only trials that compete are ranked.

@@ -7,7 +7,7 @@ use crate::analysis::energy::{CellEnergy, Uncertain};
 use crate::analysis::two_hosts::TwoHosts;
 use crate::analysis::{CellMeans, CellRow, CorunnerMeans, FigureMeans, Times, WorkloadTable};
 use iopj_core::{Length, Workload};
-use iopj_store::Generator;
+use iopj_record::Generator;
 
 /// The kind of a column, which decides which tables show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -88,7 +88,7 @@ fn of_latest(run: &RunSoFar) -> Vec<Family> {
         run.latest.iter().filter_map(|(cell, latest)| Some((names(cell), value(latest)?))).collect()
     };
     let quantiles = run.latest.iter().flat_map(|(cell, latest)| {
-        let of = |latency: &iopj_store::Latency| {
+        let of = |latency: &iopj_record::Latency| {
             [("0.5", latency.p50), ("0.95", latency.p95), ("0.99", latency.p99), ("0.999", latency.p99_9)]
         };
         let known = latest.latency.as_ref().map(of).into_iter().flatten();

@@ -9,7 +9,7 @@ use crate::analysis::grouping::{TrialSetup, unique};
 use crate::analysis::metric::Metric;
 use crate::analysis::score::{Answer, Kind, More, MoreBlocks, Row, Score, ScoredCell, Together, Used};
 use crate::analysis::stats::Ratio;
-use iopj_store::Generator;
+use iopj_record::Generator;
 
 /// The whole evaluation.
 pub fn score(score: &Score) -> String {

@@ -1,7 +1,7 @@
 //! Running text for terminals: broken into lines, made harmless, and names that occur in several reports.
 
 use iopj_core::IoPath;
-use iopj_store::Generator;
+use iopj_record::Generator;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

@@ -5,7 +5,7 @@ use crate::analysis::choice::{Choice, Choices};
 use crate::analysis::grouping::{TrialSetup, ascending, list};
 use crate::analysis::winner::{Axis, AxisValue};
 use iopj_core::format_duration;
-use iopj_store::Generator;
+use iopj_record::Generator;
 use std::collections::BTreeMap;
 
 /// Workloads as they are named: with what varies between them.

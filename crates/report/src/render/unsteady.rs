@@ -11,7 +11,7 @@ use crate::analysis::without_unsteady::{
     CellDecision, MapWithoutUnsteady, OtherFirst, UnsteadyCell, tables_without_unsteady,
 };
 use crate::analysis::workload_table::{CellRow, Times};
-use iopj_store::{StudyRecord, Trial};
+use iopj_record::{StudyRecord, Trial};
 
 /// At most this many cells are listed.
 const MOST: usize = 8;

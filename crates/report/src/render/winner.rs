@@ -17,7 +17,7 @@ use crate::analysis::winner::{
 };
 use crate::analysis::without_unsteady::{MapWithoutUnsteady, maps_without_unsteady};
 use iopj_core::{IoPath, Workload, format_duration};
-use iopj_store::{EnergySource, Sequential, StudyRecord, Trial};
+use iopj_record::{EnergySource, Sequential, StudyRecord, Trial};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 

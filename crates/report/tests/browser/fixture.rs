@@ -1,7 +1,7 @@
 //! Constructed trials for tests of the page: any matrix, with rates that differ by path and replicate.
 
 use iopj_core::{Length, Verdict, VerdictKind, Workload};
-use iopj_store::{Measurement, Slice, StudyRecord, Trial, Unavailable, histogram};
+use iopj_record::{Measurement, Slice, StudyRecord, Trial, Unavailable, histogram};
 use std::time::Duration;
 
 /// A study in which every foreign text is `name`.

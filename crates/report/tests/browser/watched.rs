@@ -6,7 +6,7 @@ use iopj_core::watch::{
     Certainty, DeviceCompletions, EventCounts, ProgramCounts, SampledLatency, SeenCaching, SeenCompletion,
     SeenInterface, SeenPath, WatchEvidence, WatchPower, WatchSubject, WatchedDevice,
 };
-use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
+use iopj_record::watch::{WatchEnd, WatchInterval, WatchRecord};
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -6,7 +6,7 @@ mod trials;
 
 use iopj_core::workload::Length;
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, IoPath, Space, Workload};
-use iopj_store::{Latency, StudyRecord, Trial};
+use iopj_record::{Latency, StudyRecord, Trial};
 pub(crate) use trials::measurement;
 
 pub(crate) const INTERRUPT: &str = "posix-sio/syscall/interrupt";

@@ -5,9 +5,9 @@ use super::{means, near, question, squeezed};
 use iopj_core::evidence::{CpuTimes, DeviceEvidence};
 use iopj_core::fabric::{NicEvidence, TargetHostEvidence, VectorEvidence};
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FabricEvidence, FunctionCost, Space, VerdictKind};
+use iopj_record::{StudyRecord, Trial};
 use iopj_report::analysis::explain::{BothHosts, Explanation, HostsRow, explain};
 use iopj_report::render::explanation;
-use iopj_store::{StudyRecord, Trial};
 
 const PATH: &str = "libaio/syscall/interrupt";
 const IOS: u64 = 1000;

@@ -11,12 +11,12 @@ use costs::{
 };
 use iopj_core::evidence::EngineEvidence;
 use iopj_core::{Cost, CostKind, CostSource, FunctionCost, Space, VerdictKind};
+use iopj_record::{Generator, Trial};
 use iopj_report::analysis::explain::{
     CostChange, Crossing, CrossingOutcome, ExplainError, ExplainOptions, Explanation, FitOutcome, Fitted,
     MeanSpread, Measure, OrderAnswer, Regressor, WorkloadCosts, explain,
 };
 use iopj_report::render::explanation;
-use iopj_store::{Generator, Trial};
 
 fn question(paths: &[&str]) -> ExplainOptions {
     ExplainOptions { paths: paths.iter().map(|path| path.parse().unwrap()).collect(), top: 15 }

@@ -1,7 +1,7 @@
 //! Trials with chosen figures.
 
 use iopj_core::{Verdict, VerdictKind, Workload};
-use iopj_store::{Latency, Measurement, Slice, StudyRecord, Trial};
+use iopj_record::{Latency, Measurement, Slice, StudyRecord, Trial};
 
 /// A measured, verified trial of one second with this rate and, at a depth of 1, the latency that follows
 /// from it.

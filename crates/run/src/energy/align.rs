@@ -2,7 +2,7 @@
 
 use super::record::{ClockRecord, MeterRecord};
 use iopj_meter::{AlignError, Alignment, Pattern, Reading, Search, align};
-use iopj_store::energy::{Mark, MarkKind};
+use iopj_record::energy::{Mark, MarkKind};
 
 /// The greatest rate at which a clock can part from the host's. Quartz is ten times better: Onset states a
 /// minute a month (23 ppm) for its logger, makers of watch crystals ±20 ppm.

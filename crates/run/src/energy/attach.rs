@@ -8,7 +8,7 @@ use super::row;
 use crate::progress::unix_ns;
 use iopj_meter::log::{Log, LogConfig, LogFormat};
 use iopj_meter::{AlignError, Reading};
-use iopj_store::energy::{Mark, Session};
+use iopj_record::energy::{Mark, Session};
 use iopj_store::{Store, StoreError};
 use iopj_study::{Study, StudyError};
 use serde_json::{Map, Value};

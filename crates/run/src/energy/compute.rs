@@ -13,8 +13,9 @@ use iopj_meter::{
     Accuracy, AlignError, Clock, Distribution, Energy, EnergySum, IdlePower, IdleStretch, Incomplete,
     Reading, Trace, Value, Window,
 };
-use iopj_store::energy::{Mark, MarkKind, MeterRow, RawValue, ReadingRow};
-use iopj_store::{Measurement, Store, StoreError, Trial};
+use iopj_record::energy::{Mark, MarkKind, MeterRow, RawValue, ReadingRow};
+use iopj_record::{Measurement, Trial};
+use iopj_store::{Store, StoreError};
 use iopj_study::Study;
 use std::collections::BTreeMap;
 

@@ -6,7 +6,8 @@ use iopj_core::energy::{EnergyOutcome, Joules, RULES, Scope};
 use iopj_core::files::read_regular_text;
 use iopj_meter::OpenError;
 use iopj_meter::model::{Coefficients, Feature, Features, Observation, estimate};
-use iopj_store::{Measurement, Store, StoreError};
+use iopj_record::Measurement;
+use iopj_store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 /// The longest coefficient file, in bytes.

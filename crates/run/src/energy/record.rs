@@ -4,7 +4,7 @@ use super::config::{ClockChoice, MeterSpec};
 use super::model::ModelText;
 use iopj_core::energy::Scope;
 use iopj_meter::{Alignment, Channel, Clock, Reading, Value};
-use iopj_store::energy::{RawValue, ReadingRow};
+use iopj_record::energy::{RawValue, ReadingRow};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;

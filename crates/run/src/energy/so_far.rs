@@ -7,7 +7,7 @@ use super::thread::RunningMeter;
 use iopj_core::energy::{EnergyOutcome, TrialEnergy};
 use iopj_core::watch::WatchPower;
 use iopj_meter::{Clock, Reading, Window, powers};
-use iopj_store::energy::MeterRow;
+use iopj_record::energy::MeterRow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 

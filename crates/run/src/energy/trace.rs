@@ -3,8 +3,9 @@
 use super::align;
 use super::compute::{loaded, measurements, meter_record, readings};
 use iopj_core::energy::{PowerReading, Scope};
-use iopj_store::energy::{Mark, MeterRow};
-use iopj_store::{Store, StoreError, Trial};
+use iopj_record::Trial;
+use iopj_record::energy::{Mark, MeterRow};
+use iopj_store::{Store, StoreError};
 use std::collections::BTreeSet;
 
 /// What the meters of a session read.

@@ -5,7 +5,7 @@ use iopj_core::Setting;
 use iopj_engine::target::FileId;
 use iopj_fabric::network::Token;
 use iopj_host::settings::{Export, Restored};
-use iopj_store::Measurement;
+use iopj_record::Measurement;
 use iopj_study::SteadyStateKeys;
 use iopj_study::plan::Cell;
 use serde::{Deserialize, Serialize};

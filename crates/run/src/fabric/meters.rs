@@ -12,7 +12,7 @@ use crate::error::RunError;
 use crate::progress::{Progress, unix_ns};
 use iopj_fabric::FabricError;
 use iopj_meter::{Reading, Value, monotonic_raw_ns};
-use iopj_store::{Outcome, Unavailable};
+use iopj_record::{Outcome, Unavailable};
 use iopj_study::Fabric;
 use iopj_study::plan::Cell;
 use std::fs;

@@ -20,7 +20,7 @@ use iopj_host::settings::{Connect, DeviceLocks, Export, Host, Settings, Uuid};
 use iopj_load::fio::Fio;
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{Edge, NicSample, Nics, Probe, Snapshot, Who, marker};
-use iopj_store::Measurement;
+use iopj_record::Measurement;
 use iopj_study::plan::Planned;
 use serde::Serialize;
 use serde_json::Value;
@@ -342,7 +342,7 @@ fn measure_on(
 
 /// The histograms of a measurement, which JSON leaves out.
 fn take_histograms(measurement: &mut Measurement) -> [Vec<u8>; 3] {
-    let of = |latency: Option<&mut iopj_store::Latency>| {
+    let of = |latency: Option<&mut iopj_record::Latency>| {
         latency.map(|latency| std::mem::take(&mut latency.histogram)).unwrap_or_default()
     };
     [

@@ -18,7 +18,7 @@ use iopj_host::settings::{
 };
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{NicSample, Nics};
-use iopj_store::Measurement;
+use iopj_record::Measurement;
 use iopj_study::{Fabric, FabricCell, Study};
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};

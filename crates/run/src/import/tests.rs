@@ -4,7 +4,7 @@ mod properties;
 
 use super::*;
 use iopj_core::{Length, RandomDistribution, Rw};
-use iopj_store::histogram;
+use iopj_record::histogram;
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::Duration;

@@ -5,7 +5,7 @@ use super::window::Window;
 use iopj_core::{Corunner, Evidence, Workload};
 use iopj_load::corunner::{self, CorunnerError, Done, Reading, Running};
 use iopj_meter::monotonic_raw_ns;
-use iopj_store::CorunnerWindow;
+use iopj_record::CorunnerWindow;
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 

@@ -20,7 +20,7 @@ use iopj_load::native;
 use iopj_load::pass;
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{Edge, Probe, Watched, Who, marker};
-use iopj_store::{Latency, LatencyFrom, OpenWindow};
+use iopj_record::{Latency, LatencyFrom, OpenWindow};
 use iopj_study::plan::Cell;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;

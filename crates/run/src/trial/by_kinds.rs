@@ -12,7 +12,7 @@ use iopj_core::evidence::{ControlRun, EngineEvidence, PaceEvidence};
 use iopj_core::{Evidence, Length, Observed, Verdict, VerdictKind, Workload};
 use iopj_load::native::{self, JobSpec, WindowTotals};
 use iopj_meter::monotonic_raw_ns;
-use iopj_store::KindWindow;
+use iopj_record::KindWindow;
 use iopj_study::plan::Cell;
 use std::time::Duration;
 

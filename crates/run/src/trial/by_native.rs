@@ -15,7 +15,7 @@ use iopj_load::pass::{EndedPass, Pass, PassWork};
 use iopj_load::trace::Replay;
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{CompletionsError, Edge, Snapshot, Who};
-use iopj_store::{LatencyFrom, OpenWindow};
+use iopj_record::{LatencyFrom, OpenWindow};
 use iopj_study::plan::Cell;
 use std::cell::RefCell;
 

@@ -17,7 +17,7 @@ use iopj_load::native::monotonic_ns;
 use iopj_load::program::Output;
 use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{Edge, Probe, ProbeError, Snapshot, Who};
-use iopj_store::{Measurement, ProgramWindow, histogram};
+use iopj_record::{Measurement, ProgramWindow, histogram};
 use iopj_study::Variant;
 use iopj_study::plan::Cell;
 use std::collections::BTreeSet;

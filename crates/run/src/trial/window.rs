@@ -3,7 +3,7 @@
 use crate::latencies::Latencies;
 use iopj_core::{Evidence, Slice, Workload, WriteSync};
 use iopj_load::native::cpus;
-use iopj_store::{CorunnerWindow, Latency, OpenWindow};
+use iopj_record::{CorunnerWindow, Latency, OpenWindow};
 
 /// What the jobs of one kind did in a window of several.
 pub(crate) struct KindDid {

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use iopj_core::watch::{SampledLatency, WatchedDevice};
 use iopj_probe::watch::SampledRequest;
-use iopj_store::histogram;
+use iopj_record::histogram;
 use std::collections::BTreeMap;
 
 /// Histograms by the name of the disk.

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use iopj_core::watch::{EventCounts, EventEstimates, WatchEvidence, WatchSubject};
 use iopj_probe::Reaped;
 use iopj_probe::watch::{SampledSlice, WatchLook, Watcher, paths_of};
-use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
+use iopj_record::watch::{WatchEnd, WatchInterval, WatchRecord};
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;

@@ -8,7 +8,7 @@ use super::{WatchStop, WatchView};
 use hdrhistogram::Histogram;
 use iopj_core::watch::{SeenPath, WatchEvidence, WatchSubject};
 use iopj_probe::Reaped;
-use iopj_store::watch::WatchInterval;
+use iopj_record::watch::WatchInterval;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

@@ -3,7 +3,8 @@
 use super::{fresh, function, measured_with, profile, study, trial};
 use iopj_core::fabric::HostSide;
 use iopj_core::{EnergyOutcome, Scope, TrialEnergy};
-use iopj_store::{Outcome, Store, StudyRecord, Trial};
+use iopj_record::{Outcome, StudyRecord, Trial};
+use iopj_store::Store;
 use std::path::Path;
 
 /// A store with something of everything that figures come from, all of it in its file.

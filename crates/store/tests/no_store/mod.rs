@@ -1,7 +1,8 @@
 //! What is no store, and what stands in the place of its log.
 
 use super::{fresh, measured, measured_with, study, trial};
-use iopj_store::{Outcome, Store, StoreError};
+use iopj_record::Outcome;
+use iopj_store::{Store, StoreError};
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -26,7 +26,7 @@ fn run_with(workload: &Workload, pacing: Pacing, open: &OpenEngine<'_>) -> (Wind
 }
 
 fn at_least(recorder: &Recorder, ns: u64) -> u64 {
-    let mut histogram: Histogram<u64> = iopj_store::histogram::new();
+    let mut histogram: Histogram<u64> = iopj_record::histogram::new();
     recorder.add_to(&mut histogram);
     histogram
         .iter_recorded()

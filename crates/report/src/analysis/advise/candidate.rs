@@ -8,7 +8,7 @@ use crate::analysis::metric::Metric;
 use crate::analysis::stats::{Summary, mean, summarize};
 use iopj_core::uring::RingFlag;
 use iopj_core::{IoPath, OpenLoad, Workload};
-use iopj_store::{EnergySource, Generator, Measurement, Trial};
+use iopj_record::{EnergySource, Generator, Measurement, Trial};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use crate::analysis::answer::More;
 use crate::analysis::grouping::{ascending, grouped, unique};
 use crate::analysis::winner::Decision;
 use iopj_core::{IoPath, OpenLoad, Workload};
-use iopj_store::{EnergySource, Generator, StudyRecord, Trial};
+use iopj_record::{EnergySource, Generator, StudyRecord, Trial};
 
 /// The fewest replicates that are proposed.
 const FEWEST: usize = 5;

@@ -7,7 +7,7 @@ use crate::analysis::metric::Metric;
 use crate::analysis::stats::{mean, quantile, t_test};
 use crate::analysis::winner::WinnerQuestion;
 use iopj_core::{IoPath, Ring, Scope, SioCompletion};
-use iopj_store::EnergySource;
+use iopj_record::EnergySource;
 use serde::Serialize;
 
 /// Seconds in a year of 365.25 days.

@@ -3,7 +3,7 @@
 
 use super::question::{Bound, Percentile};
 use crate::analysis::stats::{LEVEL, summarize};
-use iopj_store::{LatencyFrom, Measurement, Pooled};
+use iopj_record::{LatencyFrom, Measurement, Pooled};
 use serde::Serialize;
 use statrs::distribution::{Binomial, DiscreteCDF};
 
@@ -118,7 +118,7 @@ pub(super) fn upper_rank(n: u64, share: f64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iopj_store::{OpenWindow, histogram};
+    use iopj_record::{OpenWindow, histogram};
 
     fn measured(steps_us: &[u64]) -> Measurement {
         let mut latencies = histogram::new();

@@ -6,7 +6,7 @@ use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of, wo
 use crate::analysis::compare::tests::study;
 use crate::analysis::energy::tests::give;
 use iopj_core::{JobsBeside, OpenLoad, Rw, Scope, VerdictKind};
-use iopj_store::OpenWindow;
+use iopj_record::OpenWindow;
 
 pub(crate) const SIO: &str = "posix-sio/syscall/interrupt";
 pub(crate) const URING: &str = "io_uring/syscall/interrupt";

@@ -8,7 +8,7 @@ use crate::analysis::contrast::{Sample, TestPlan};
 use crate::analysis::grouping::{ascending, grouped};
 use crate::analysis::stats::summarize;
 use iopj_core::{IoPath, Rw, Workload, format_bytes};
-use iopj_store::{EnergySource, Measurement, Trial};
+use iopj_record::{EnergySource, Measurement, Trial};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -58,7 +58,7 @@ pub(super) fn without_shape(workload: &Workload) -> Workload {
 }
 
 /// What the trials of a [`TrialSet`] share: the workload without its shape, the settings and the generator.
-fn shared(trial: &Trial) -> (Workload, &BTreeMap<String, String>, iopj_store::Generator) {
+fn shared(trial: &Trial) -> (Workload, &BTreeMap<String, String>, iopj_record::Generator) {
     (without_shape(&trial.workload), &trial.settings, trial.generator)
 }
 

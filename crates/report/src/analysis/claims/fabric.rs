@@ -19,7 +19,7 @@ use figures::{
     TARGET_BUSY, TARGET_CPU, TARGET_INTERRUPTS,
 };
 use iopj_core::{Rw, Transport};
-use iopj_store::Trial;
+use iopj_record::Trial;
 use sets::{is_here, is_local, is_moderated, is_remote, transport};
 
 /// What is missing where no trial reached a drive over a wire.

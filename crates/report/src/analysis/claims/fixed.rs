@@ -7,7 +7,7 @@ use super::{Answer, ClaimFigure, Part};
 use crate::analysis::explain::{FixedPartLack, FixedParts, FixedPartsTest, fixed_parts, is_counted};
 use crate::analysis::stats::over;
 use iopj_core::{FunctionCost, IoPath};
-use iopj_store::Measurement;
+use iopj_record::Measurement;
 
 /// The fixed part of one path, claimed to be less or more than that of another.
 pub(super) struct FixedPart<'a> {

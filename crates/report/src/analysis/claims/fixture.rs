@@ -1,7 +1,7 @@
 //! Constructed trials for tests: cells whose replicates have figures given one by one.
 
 use iopj_core::{Length, Rw, Verdict, VerdictKind, Workload};
-use iopj_store::{Latency, Measurement, Trial};
+use iopj_record::{Latency, Measurement, Trial};
 use std::time::Duration;
 
 /// The window of every constructed trial.

@@ -1,7 +1,7 @@
 //! The figures that claims are about, each with its name and unit.
 
 use crate::analysis::metric::Metric;
-use iopj_store::{EnergySource, Measurement};
+use iopj_record::{EnergySource, Measurement};
 
 /// A figure of a measurement.
 #[derive(Clone, Copy)]

@@ -12,7 +12,7 @@ use super::*;
 use crate::analysis::published::COMPLETION_MODES;
 use crate::analysis::stats::{Method, t_test};
 use iopj_core::{Rw, VerdictKind, Workload};
-use iopj_store::{Generator, Outcome};
+use iopj_record::{Generator, Outcome};
 use std::collections::BTreeSet;
 
 /// Spread of five replicates that differ by about 1 %.

@@ -3,7 +3,7 @@
 use super::sides::SideDifference;
 use crate::analysis::grouping::{grouped, list, unique};
 use iopj_core::{IoPath, Workload};
-use iopj_store::{Generator, Trial};
+use iopj_record::{Generator, Trial};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,7 +2,7 @@
 
 use crate::analysis::admission::{Admission, BarredCounts};
 use iopj_core::{CostKind, CostProfile, CostSource};
-use iopj_store::{EnergySource, Measurement, StudyRecord, Trial};
+use iopj_record::{EnergySource, Measurement, StudyRecord, Trial};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 

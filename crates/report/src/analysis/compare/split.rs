@@ -4,7 +4,7 @@ use super::cell::IgnoreError;
 use crate::analysis::grouping::{grouped, list};
 use crate::analysis::winner::Axis;
 use iopj_core::Workload;
-use iopj_store::Trial;
+use iopj_record::Trial;
 use serde::Serialize;
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::analysis::claims::fixture::{Measured, cell, measurement_of as measurement};
 use crate::analysis::cost::tests::{function, set_exact};
 use iopj_core::{CostSource, Rw, VerdictKind, Workload};
-use iopj_store::{Generator, Outcome as Result, Sequential};
+use iopj_record::{Generator, Outcome as Result, Sequential};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

@@ -10,7 +10,7 @@ use crate::analysis::winner::{Axis, WinnerQuestion, winner_maps};
 use crate::analysis::{WorkloadTable, workload_tables};
 use crate::render;
 use iopj_core::{AboveIdle, EnergyOutcome, Rw, TrialEnergy};
-use iopj_store::StudyRecord;
+use iopj_record::StudyRecord;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The length of the window of the trials of `cell`.
@@ -232,7 +232,7 @@ fn a_meter_that_has_joules_of_no_trial_says_why_everywhere() {
     let row = csv.lines().nth(1).unwrap();
     assert!(row.ends_with(",plug,false,the measured window is too short"), "{csv}");
     let mut csv = Vec::new();
-    iopj_store::export::csv(&study, &trials, &mut csv).unwrap();
+    iopj_record::export::csv(&study, &trials, &mut csv).unwrap();
     let csv = String::from_utf8(csv).unwrap();
     assert!(
         csv.lines().nth(1).unwrap().ends_with(",system,plug,false,the measured window is too short"),

@@ -5,7 +5,7 @@ use super::measure::Measure;
 use super::trials::CountedTrial;
 use crate::analysis::stats::{TTest, quantile, tested};
 use iopj_core::{CompletionMode, CostKind, CostSource, FunctionCost, IoPath};
-use iopj_store::Measurement;
+use iopj_record::Measurement;
 
 /// The fits of some paths, each over its own trials, and one over all of them.
 pub(crate) struct FixedParts {

@@ -14,7 +14,7 @@ use crate::analysis::grouping::{ascending, grouped};
 use iopj_core::evidence::CpuTimes;
 use iopj_core::fabric::{HostSide, NicEvidence, TargetHostEvidence};
 use iopj_core::{CostKind, FabricEvidence, IoPath, Space, VerdictKind, Workload};
-use iopj_store::{Generator, Trial};
+use iopj_record::{Generator, Trial};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 

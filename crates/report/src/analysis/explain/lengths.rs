@@ -6,7 +6,7 @@ use crate::analysis::grouping::grouped;
 use crate::analysis::stats::summarize;
 use iopj_core::workload::Length;
 use iopj_core::{CostSource, IoPath, Space, Workload};
-use iopj_store::{Generator, Trial};
+use iopj_record::{Generator, Trial};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use iopj_core::workload::Length;
 use iopj_core::{
     CostKind, CostProfile, CostSource, FunctionCost, IoPath, Space, Transport, VerdictKind, Workload,
 };
-use iopj_store::{Generator, Measurement, Trial};
+use iopj_record::{Generator, Measurement, Trial};
 use std::collections::BTreeMap;
 
 /// The drivers' poll functions. If several are called, the one with the most calls is the target's.

@@ -10,7 +10,7 @@ use crate::analysis::winner::{Axis, Decision, WinnerQuestion, default_metric, wi
 use crate::analysis::{Admission, advise, workload_tables};
 use crate::render;
 use iopj_core::{Scope, VerdictKind};
-use iopj_store::EnergySource;
+use iopj_record::EnergySource;
 
 /// Trials that report so many transactions per second, on half a core, with 100 J at the plug.
 fn of_program(name: &str, transactions: &[f64]) -> Vec<Trial> {

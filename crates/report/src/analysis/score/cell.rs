@@ -9,7 +9,7 @@ use crate::analysis::grouping::{TrialSetup, list, unique};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{Method, Ratio, beyond, mean, over, t_test, upper_quantile};
 use iopj_core::IoPath;
-use iopj_store::{EnergySource, Measurement, Trial};
+use iopj_record::{EnergySource, Measurement, Trial};
 
 /// The trials of one workload with its settings and generator.
 pub(super) struct Cell<'a> {

@@ -5,7 +5,7 @@ use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of, wo
 use crate::analysis::compare::tests::{sequential, study};
 use crate::analysis::energy::tests::give;
 use iopj_core::{Rw, VerdictKind, Workload};
-use iopj_store::Outcome;
+use iopj_record::Outcome;
 
 const AUTO: &str = "auto";
 const CPU: &str = "auto:cpu";

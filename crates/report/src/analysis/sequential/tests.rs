@@ -81,7 +81,7 @@ fn a_repeat_of_blocks_is_a_look_too() {
         .collect();
     let sequential = Some(Sequential { min: 6, max: 6, until: 1e-9 });
     let once = StudyRecord { sequential, ..StudyRecord::default() };
-    let repeat = iopj_store::Repeat { block: 6, replaces: 9, trials: 2, done: 2, replaced: 2, batch: 0 };
+    let repeat = iopj_record::Repeat { block: 6, replaces: 9, trials: 2, done: 2, replaced: 2, batch: 0 };
     let twice = StudyRecord { repeats: vec![repeat], ..once.clone() };
     // p = 0.0482 at one look.
     assert_eq!([look(&once, &trials).0, look(&twice, &trials).0], [0, 1]);

@@ -6,7 +6,7 @@ use crate::analysis::advise::{Objective, advise};
 use crate::analysis::claims::fixture::measurement_of;
 use crate::analysis::compare::tests::study;
 use iopj_core::Scope;
-use iopj_store::Trial;
+use iopj_record::Trial;
 
 fn text(trials: &[Trial], question: &AdviseQuestion) -> String {
     let text = advice(&advise(&study("6.1"), trials, question).unwrap(), question);

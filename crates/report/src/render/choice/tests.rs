@@ -8,7 +8,7 @@ use crate::analysis::energy::tests::give;
 use crate::render::{html, report};
 use iopj_core::evidence::{SteadyState, ThreadRole};
 use iopj_core::{Rw, Scope, VerdictKind, Workload};
-use iopj_store::Outcome;
+use iopj_record::Outcome;
 
 const LIBAIO: &str = "libaio/syscall/interrupt";
 const URING: &str = "io_uring/syscall/interrupt";

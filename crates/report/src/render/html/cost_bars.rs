@@ -8,7 +8,7 @@ use super::text::{exact, readable};
 use crate::analysis::cost::{UNKNOWN, directory, per_io, per_io_of};
 use crate::render::table::Table;
 use iopj_core::{CostKind, Space};
-use iopj_store::Measurement;
+use iopj_record::Measurement;
 use std::collections::BTreeMap;
 
 /// The number of directories with a part of their own: the costliest ones of the store.

@@ -3,7 +3,7 @@
 use super::model::Model;
 use super::text::escape;
 use crate::analysis::energy::{EnergyLack, lacks};
-use iopj_store::Trial;
+use iopj_record::Trial;
 
 /// Trials without joules: each meter and reason once, with the number of its trials.
 pub(super) fn incomplete(model: &Model<'_>) -> String {

@@ -10,7 +10,7 @@ use crate::analysis::metric::Metric;
 use crate::analysis::stats::{Summary, summarize};
 use crate::analysis::winner::{Axis, AxisValue};
 use iopj_core::{IoPath, Space, VerdictKind, Workload};
-use iopj_store::{EnergySource, Generator, Measurement, Outcome, StudyRecord, Trial};
+use iopj_record::{EnergySource, Generator, Measurement, Outcome, StudyRecord, Trial};
 use std::collections::{BTreeMap, HashMap};
 
 /// What is compared. It has the same colour and mark in all figures.

@@ -20,7 +20,7 @@ use crate::render::number::thousands;
 use crate::render::repeats;
 use crate::render::report::by_reason;
 use crate::render::table::Table;
-use iopj_store::{Outcome, StudyRecord, Trial, Unavailable};
+use iopj_record::{Outcome, StudyRecord, Trial, Unavailable};
 use std::fmt::Write;
 
 /// If there are more answers than this, they are not in large type.

@@ -5,7 +5,7 @@ use super::model::{Model, SeriesCell};
 use super::svg::curves::{self, Curve};
 use super::svg::drawing::Drawing;
 use crate::render::table::Table;
-use iopj_store::Pooled;
+use iopj_record::Pooled;
 
 /// Further ones of studies over fabrics.
 const OVER_FABRICS: [(f64, &str); 2] = [(0.2, "p20"), (0.8, "p80")];

@@ -4,7 +4,7 @@ use super::model::Model;
 use super::over_axis::{NUMBERS, NumberAxis, runs};
 use crate::analysis::Admission;
 use crate::analysis::winner::Axis;
-use iopj_store::{StudyRecord, Trial};
+use iopj_record::{StudyRecord, Trial};
 
 /// A plot: workloads that differ along its axis only, or a single one.
 #[derive(Clone, Debug, PartialEq)]

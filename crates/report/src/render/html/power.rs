@@ -7,7 +7,7 @@ use super::text::exact;
 use crate::analysis::power::{PowerTrace, TrialWindow};
 use crate::render::table::Table;
 use iopj_core::{IoPath, PowerReading};
-use iopj_store::Trial;
+use iopj_record::Trial;
 use std::collections::HashMap;
 
 /// At most this many points per trace: more than twice its figure's width.

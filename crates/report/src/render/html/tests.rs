@@ -18,7 +18,7 @@ use crate::analysis::power::{PowerTrace, windows};
 use crate::render::html::model::Model;
 use fixture::{judge, measurement, study, trials, workloads};
 use iopj_core::{CostSource, EnergyOutcome, PowerReading, Scope, VerdictKind};
-use iopj_store::{Outcome, StudyRecord, Trial};
+use iopj_record::{Outcome, StudyRecord, Trial};
 use std::collections::{BTreeMap, BTreeSet};
 
 const PATHS: [&str; 4] = [

@@ -6,7 +6,7 @@ use super::svg::curves::{self, Curve};
 use super::text::{exact, plural};
 use crate::render::table::Table;
 use iopj_core::VerdictKind;
-use iopj_store::{Measurement, Trial};
+use iopj_record::{Measurement, Trial};
 
 /// Points of the timeline over all trials: the eye cannot distinguish more.
 const TIMELINE_POINTS: usize = 2000;

@@ -18,7 +18,7 @@ use crate::render::table::Table;
 use crate::render::two_hosts::{Lines, words};
 use iopj_core::Transport;
 use iopj_core::fabric::HostSide;
-use iopj_store::Measurement;
+use iopj_record::Measurement;
 use std::collections::BTreeMap;
 
 /// The setting by which a study has several transports.

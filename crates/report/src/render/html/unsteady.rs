@@ -10,7 +10,7 @@ use crate::analysis::without_unsteady::{MapWithoutUnsteady, Redecided, tables_wi
 use crate::analysis::workload_table::Times;
 use crate::render::table::Table;
 use crate::render::unsteady::{decision, first_words, map_words, plain_name};
-use iopj_store::{StudyRecord, Trial};
+use iopj_record::{StudyRecord, Trial};
 
 /// A table with more rows scrolls in a frame of its own.
 const TALL_ROWS: usize = 24;

@@ -9,7 +9,7 @@ use crate::render::number::percent;
 use crate::render::table::Table;
 use crate::render::watch::text::{cost, end, facts};
 use iopj_core::watch::{SeenPath, WatchSubject};
-use iopj_store::watch::WatchRecord;
+use iopj_record::watch::WatchRecord;
 
 pub(super) fn page(record: &WatchRecord, time: &Section) -> String {
     let figures = WatchFigures::of(&record.evidence, &record.paths);

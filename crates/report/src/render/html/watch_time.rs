@@ -7,7 +7,7 @@ use super::text::{exact, plural};
 use crate::analysis::watch_timeline::{Counted, PanelKind, WatchPanel, WatchSeries, WatchTimeline, timeline};
 use crate::render::number::{percent, significant};
 use crate::render::table::Table;
-use iopj_store::watch::WatchRecord;
+use iopj_record::watch::WatchRecord;
 
 /// Steps of a figure: it is hardly wider than that.
 const STEPS: usize = 700;

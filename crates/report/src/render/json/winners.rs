@@ -6,7 +6,7 @@ use crate::analysis::energy::lacks_of;
 use crate::analysis::metric::Metric;
 use crate::analysis::winner::{AxisValue, MapCell, WinnerMap, WinnerQuestion, winner_maps};
 use crate::analysis::without_unsteady::{CellDecision, MapWithoutUnsteady, Redecided, maps_without_unsteady};
-use iopj_store::{EnergySource, StudyRecord, Trial};
+use iopj_record::{EnergySource, StudyRecord, Trial};
 use serde_json::{Value, json};
 
 /// The maps of a question, with why nobody competes and which joules are lacking.
@@ -171,7 +171,7 @@ mod tests {
             question,
             workload: iopj_core::Workload::default(),
             settings: Default::default(),
-            generator: iopj_store::Generator::Native,
+            generator: iopj_record::Generator::Native,
             source: None,
             figure: None,
             cells: Default::default(),

@@ -8,7 +8,7 @@ use crate::analysis::{Admission, workload_tables};
 use crate::render::{csv, latex, report};
 use iopj_core::fabric::{BOTH_HOSTS, HostSide, NetworkBaseline};
 use iopj_core::{Scope, Transport};
-use iopj_store::{StudyRecord, Trial};
+use iopj_record::{StudyRecord, Trial};
 
 /// Three transports at two depths, with meters on both hosts over TCP.
 fn metered() -> Vec<Trial> {

@@ -3,7 +3,7 @@
 use crate::render::openmetrics::Family;
 use crate::render::run_metrics::of_power;
 use iopj_core::watch::WatchEvidence;
-use iopj_store::watch::WatchInterval;
+use iopj_record::watch::WatchInterval;
 
 /// The families, from the whole so far and the last interval.
 pub fn metrics(whole: &WatchEvidence, last: &WatchInterval) -> Vec<Family> {

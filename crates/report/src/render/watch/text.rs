@@ -4,7 +4,7 @@ use super::super::number::{decimal, percent, thousands};
 use super::super::text::{WIDTH, escape, wrap};
 use crate::analysis::watch::{CacheFigures, DeviceFigures, ProgramFigures, WatchFigures};
 use iopj_core::watch::{SeenPath, WatchCost, WatchSubject};
-use iopj_store::watch::{WatchEnd, WatchInterval, WatchRecord};
+use iopj_record::watch::{WatchEnd, WatchInterval, WatchRecord};
 use unicode_width::UnicodeWidthChar;
 
 /// Columns of the word that begins a row.

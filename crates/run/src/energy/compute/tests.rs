@@ -10,7 +10,7 @@ use iopj_core::{Evidence, PowerReading, Workload};
 use iopj_meter::Channel;
 use iopj_meter::log::{Log, LogFormat, LogKind};
 use iopj_meter::{ChannelKind, Pattern, Wrap};
-use iopj_store::{StudyRecord, histogram};
+use iopj_record::{StudyRecord, histogram};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 pub(super) const BEGIN_NS: u64 = 1000 * SECOND;

@@ -4,7 +4,7 @@
 use crate::analysis::claims::metrics::{ClaimMetric, Kind, own};
 use iopj_core::evidence::CpuTimes;
 use iopj_core::fabric::NicEvidence;
-use iopj_store::{Latency, Measurement, Pooled};
+use iopj_record::{Latency, Measurement, Pooled};
 
 /// Megabytes (10^6) per second.
 pub(super) const MB_PER_S: ClaimMetric = own("bandwidth", "MB/s", Kind::Time, |one| positive(one.mb_per_s()));

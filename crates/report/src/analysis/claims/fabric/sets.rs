@@ -7,7 +7,7 @@ use crate::analysis::grouping::grouped;
 use iopj_core::fabric::{HostSide, NicEvidence};
 use iopj_core::path::CompletionMode;
 use iopj_core::{Submission, Transport, VerdictKind, Workload};
-use iopj_store::{EnergySource, Trial};
+use iopj_record::{EnergySource, Trial};
 use std::collections::BTreeMap;
 
 /// The setting that says how a trial reached the drive.
@@ -186,7 +186,7 @@ fn with_most_cores<'a>(local: &[&'a Trial]) -> Vec<&'a Trial> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iopj_store::{Measurement, Outcome};
+    use iopj_record::{Measurement, Outcome};
 
     #[test]
     fn local_trials_of_the_host_itself_come_before_those_of_the_target_host() {

@@ -9,7 +9,7 @@ use crate::analysis::published::{FABRIC, Sweep};
 use iopj_core::evidence::CpuTimes;
 use iopj_core::fabric::{NicEvidence, TargetHostEvidence, VectorEvidence};
 use iopj_core::{FabricEvidence, Rw, Workload};
-use iopj_store::{Measurement, Trial, histogram};
+use iopj_record::{Measurement, Trial, histogram};
 use std::collections::BTreeMap;
 
 const PATH: &str = "libaio/syscall/interrupt";

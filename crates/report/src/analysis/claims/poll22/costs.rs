@@ -11,7 +11,7 @@ use crate::analysis::claims::question::Question;
 use crate::analysis::cost::{is_under, per_io_of};
 use crate::analysis::published;
 use iopj_core::{CostKind, FunctionCost, IoPath};
-use iopj_store::Measurement;
+use iopj_record::Measurement;
 
 /// What to know about the answer.
 pub(super) const NOTE: &str = "Decided as the paper counted: per second, of all orders, with 32 threads or \

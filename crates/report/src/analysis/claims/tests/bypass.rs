@@ -7,7 +7,7 @@ use super::energy::{LARGE, Made, answers, decided as with_energy, efficiency, tr
 use super::iface23::table_2;
 use super::{NOISY, QUIET, decided};
 use iopj_core::{Rw, VerdictKind, Workload};
-use iopj_store::Generator;
+use iopj_record::Generator;
 
 const SPDK: &str = "spdk/doorbell/poll";
 const NVME_USER: &str = "nvme-user/doorbell/poll";

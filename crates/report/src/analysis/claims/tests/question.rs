@@ -5,7 +5,7 @@ use super::super::*;
 use super::energy::{LARGE, Made, decided, efficiency, trials};
 use super::{NOISY, QUIET};
 use iopj_core::{Rw, VerdictKind};
-use iopj_store::Generator;
+use iopj_record::Generator;
 
 const MODES: [&str; 6] = [
     "posix-sio/syscall/interrupt",

@@ -6,7 +6,7 @@ use crate::analysis::metric::Metric;
 use crate::analysis::stats::{LEVEL, Method, t_test};
 use crate::render::comparison as text_of;
 use iopj_core::VerdictKind;
-use iopj_store::{Generator, Outcome as Result, Trial};
+use iopj_record::{Generator, Outcome as Result, Trial};
 use rand_distr::{Distribution, Normal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -223,7 +223,7 @@ fn equal_paths_of_a_sequential_store_differ_in_one_of_twenty_comparisons_at_most
         "looking after each block finds a difference far too often: {}",
         stopped.len()
     );
-    let p = |study: &iopj_store::StudyRecord, [a, b]: &[Vec<u64>; 2]| {
+    let p = |study: &iopj_record::StudyRecord, [a, b]: &[Vec<u64>; 2]| {
         let both = [blocks(LIBAIO, a), blocks(URING, b)].concat();
         of(&compare_within(study, both, "path", &[], Admission::default()).unwrap(), Metric::Iops).p.unwrap()
     };

@@ -4,7 +4,7 @@ use super::*;
 use crate::analysis::claims::fixture::{Measured, cell, workload};
 use crate::analysis::cost::tests::{function, set_counted};
 use iopj_core::Rw;
-use iopj_store::Outcome;
+use iopj_record::Outcome;
 
 const PATHS: [&str; 3] =
     ["posix-sio/syscall/interrupt", "posix-sio/syscall/poll", "posix-sio/syscall/hybrid"];
@@ -12,7 +12,7 @@ const PATHS: [&str; 3] =
 /// Trials of 1,000 I/Os with these loads in `block/`, calls of `nvme_poll` and sleeps per I/O.
 fn trials(path: &str, runs: &[[f64; 3]]) -> Vec<Measurement> {
     let cells = cell(path, &workload(Rw::Randread, 1), Measured::default(), &vec![0.0; runs.len()]);
-    let of = |(trial, [loads, spins, sleeps]): (iopj_store::Trial, &[f64; 3])| {
+    let of = |(trial, [loads, spins, sleeps]): (iopj_record::Trial, &[f64; 3])| {
         let Outcome::Measured(mut one) = trial.outcome else { panic!() };
         let thousand = |per_io: &f64| (1000.0 * per_io).round() as u64;
         let mut poll = function("nvme_poll", "drivers/nvme/host/", [0, 7, 0]);

@@ -10,7 +10,7 @@ use crate::analysis::advise::tests::{asking, store};
 use crate::analysis::claims::fixture::measurement_of;
 use crate::analysis::compare::tests::study;
 use iopj_core::evidence::CpuTimes;
-use iopj_store::Trial;
+use iopj_record::Trial;
 
 fn drawn(trials: &[Trial], question: AdviseQuestion) -> Vec<Figure> {
     let study = study("6.1");

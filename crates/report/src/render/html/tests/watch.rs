@@ -4,7 +4,7 @@ use super::super::figure::Figure;
 use super::super::{watch_figures, watch_page, watch_time};
 use crate::analysis::watch::tests::watch;
 use iopj_core::watch::{EventCounts, WatchSubject};
-use iopj_store::watch::WatchRecord;
+use iopj_record::watch::WatchRecord;
 
 fn drawn(record: &WatchRecord) -> Vec<Figure> {
     watch_time::section(record).groups.into_iter().flat_map(|group| group.figures).collect()

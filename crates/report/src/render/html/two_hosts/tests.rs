@@ -7,7 +7,7 @@ use crate::analysis::claims::fixture::measurement_of;
 use crate::analysis::compare::tests::study;
 use crate::analysis::two_hosts::tests::{by, store};
 use iopj_core::fabric::NetworkBaseline;
-use iopj_store::{StudyRecord, Trial};
+use iopj_record::{StudyRecord, Trial};
 
 fn drawn(study: &StudyRecord, trials: &[Trial]) -> Vec<Figure> {
     let section = section(&Model::new(study, trials, Admission::default()));

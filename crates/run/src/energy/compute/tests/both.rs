@@ -4,7 +4,7 @@ use super::super::*;
 use super::{BEGIN_NS, END_NS, IDLE, SECOND, TRIALS, average, energies, ns, record, trial};
 use crate::energy::both::idle_side;
 use crate::energy::record::{ClockRecord, There};
-use iopj_store::StudyRecord;
+use iopj_record::StudyRecord;
 
 const PLUGS: &str = "[meters.plug]\nkind = \"http\"\nurl = \"http://192.0.2.7\"\npreset = \
                      \"tasmota\"\n[fabric.meters.plug]\nkind = \"http\"\nurl = \

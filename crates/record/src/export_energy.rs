@@ -2,7 +2,7 @@
 
 use crate::cell::known;
 use crate::energy_source::EnergySource;
-use crate::record::{Measurement, Trial};
+use crate::trial::{Measurement, Trial};
 use iopj_core::Joules;
 
 /// A column of the energy by the source that compares the store's trials.

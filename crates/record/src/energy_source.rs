@@ -1,6 +1,6 @@
 //! Which joules of a store can be compared: those of one meter over one scope.
 
-use crate::record::{Measurement, Trial};
+use crate::trial::{Measurement, Trial};
 use iopj_core::fabric::BOTH_HOSTS;
 use iopj_core::{Joules, Scope, TrialEnergy, VerdictKind};
 use serde::Serialize;
@@ -60,20 +60,20 @@ impl Covers {
 
 /// What the meters and the models of a store cover, found trial by trial.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct EnergyCover {
+pub struct EnergyCover {
     meters: Covers,
     models: Covers,
 }
 
 impl EnergyCover {
     /// Takes a trial of the store.
-    pub(crate) fn add(&mut self, trial: &Trial) {
+    pub fn add(&mut self, trial: &Trial) {
         self.meters.add(trial, false, &|_| true);
         self.models.add(trial, true, &|_| true);
     }
 
     /// As [`EnergySource::shown`].
-    pub(crate) fn shown(&self) -> Option<EnergySource> {
+    pub fn shown(&self) -> Option<EnergySource> {
         let taking_part = || {
             let (scope, meter) = self.meters.by.keys().next()?.clone();
             Some(EnergySource { scope, meter, estimated: false })

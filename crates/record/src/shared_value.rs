@@ -23,7 +23,7 @@ impl SharedValue {
     ///
     /// # Errors
     /// The text is no value that can be in memory: it is nested too deeply, or a number is too large.
-    pub(crate) fn share(&mut self, other: &SharedValue) -> serde_json::Result<()> {
+    pub fn share(&mut self, other: &SharedValue) -> serde_json::Result<()> {
         if self.0.text.is_empty() {
             return Ok(());
         }

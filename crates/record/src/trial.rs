@@ -6,7 +6,8 @@ use crate::latency::Latency;
 use crate::open_window::OpenWindow;
 use crate::program_window::ProgramWindow;
 use crate::rate::per_second;
-use crate::repeat::{self, Repeat};
+use crate::repeat;
+use crate::repeat::Repeat;
 use crate::shared_value::SharedValue;
 use iopj_core::evidence::CpuTimes;
 use iopj_core::fabric::NetworkBaseline;
@@ -279,7 +280,7 @@ impl Measurement {
     }
 
     /// The first number that is infinite or NaN, by name, and its value. JSON has no word for either.
-    pub(crate) fn not_finite(&self) -> Option<(String, f64)> {
+    pub fn not_finite(&self) -> Option<(String, f64)> {
         let figures = [
             ("cpu_percent", Some(self.cpu_percent)),
             ("context_switches_per_io", Some(self.context_switches_per_io)),

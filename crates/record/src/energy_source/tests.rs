@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::export;
-use crate::record::StudyRecord;
+use crate::trial::StudyRecord;
 use iopj_core::EnergyOutcome;
 use iopj_core::{AboveIdle, Verdict, Workload};
 use std::slice;

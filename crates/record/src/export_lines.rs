@@ -9,7 +9,7 @@ use std::io::{self, Write};
 const LISTS: [&str; 2] = ["histogram", "series"];
 
 /// A value as text at this depth of a document.
-pub(crate) fn text(value: &Value, depth: usize) -> io::Result<String> {
+pub fn text(value: &Value, depth: usize) -> io::Result<String> {
     let mut text = Vec::new();
     value.serialize(&mut Serializer::with_formatter(&mut text, Lines::default()))?;
     let line = format!("\n{}", "  ".repeat(depth));

@@ -12,7 +12,7 @@ use crate::kind_window::KindWindow;
 use crate::latency::Latency;
 use crate::open_window::OpenWindow;
 use crate::pooled::Pooled;
-use crate::record::{Measurement, Outcome, StudyRecord, Trial};
+use crate::trial::{Measurement, Outcome, StudyRecord, Trial};
 use iopj_core::evidence::{DeviceEvidence, EngineEvidence, Finding};
 use iopj_core::workload::Length;
 use iopj_core::{Corunner, CostKind, CostSource, IoPath, OpenLoad, Space};
@@ -46,14 +46,16 @@ pub fn json(
     })
 }
 
-pub(crate) fn events_json(events: &[(u64, String, String)]) -> Vec<Value> {
+/// What the run said while it ran: time, kind and text.
+pub fn events_json(events: &[(u64, String, String)]) -> Vec<Value> {
     events
         .iter()
         .map(|(unix_ns, kind, detail)| json!({"unix_ns": unix_ns, "kind": kind, "detail": detail}))
         .collect()
 }
 
-pub(crate) fn trial_json(study: &StudyRecord, trial: &Trial, detail: Detail) -> Value {
+/// A trial as JSON, with its rates and with the energy that counts.
+pub fn trial_json(study: &StudyRecord, trial: &Trial, detail: Detail) -> Value {
     let mut object = Map::new();
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
     put("path", json!(trial.path));
@@ -430,7 +432,7 @@ pub fn csv(study: &StudyRecord, trials: &[Trial], out: &mut dyn Write) -> io::Re
 ///
 /// # Errors
 /// The writer's error.
-pub(crate) fn csv_head(out: &mut dyn Write) -> io::Result<()> {
+pub fn csv_head(out: &mut dyn Write) -> io::Result<()> {
     let names = COLUMNS.iter().map(|(name, _)| *name).chain(["emulated", "in_force", "replaced_by"]);
     let names = names.chain(ENERGY.iter().map(|(name, _)| *name)).chain(ENERGY_SOURCE);
     out.write_all((names.collect::<Vec<_>>().join(",") + "\r\n").as_bytes())
@@ -440,7 +442,7 @@ pub(crate) fn csv_head(out: &mut dyn Write) -> io::Result<()> {
 ///
 /// # Errors
 /// The writer's error.
-pub(crate) fn csv_line(
+pub fn csv_line(
     study: &StudyRecord,
     source: Option<&EnergySource>,
     trial: &Trial,
