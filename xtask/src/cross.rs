@@ -20,8 +20,8 @@ const EMULATOR: (&str, &str) = ("qemu-aarch64", "qemu-user");
 /// lab's Arm guest, as parts of iopj; their unit tests do not run for Arm.
 const TESTED: &str = "--package iopj-path --package iopj-core --package iopj-probe";
 /// More of them: their unit tests run for Arm only in the soak.
-const PORTABLE: &str = "--package iopj-fabric --package iopj-study --package iopj-record --package iopj-store \
-                        --package iopj-report";
+const PORTABLE: &str = "--package iopj-fabric --package iopj-study --package iopj-record --package \
+                        iopj-store --package iopj-report";
 
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let release = options.flag("--release");

@@ -1,12 +1,10 @@
 //! Results from a store's trials: winner maps, claims, tables for other programs.
 
 mod common;
-#[path = "../../report/tests/browser/fixture.rs"]
-mod fixture;
 
 use common::{folder, run, says};
-use fixture::{judge, study, trials, workloads};
 use iopj_core::VerdictKind;
+use iopj_record::testing::pages::{judge, study, trials, workloads};
 use iopj_record::{Outcome, StudyRecord, Trial};
 use iopj_store::Store;
 use serde_json::Value;

@@ -1,11 +1,10 @@
 //! `iopj explain` of stores whose costs are made of known parts.
 
 mod common;
-#[path = "../../report/tests/costs/mod.rs"]
-mod costs;
 
 use common::{folder, run, says};
 use iopj_record::Trial;
+use iopj_record::testing::counted as costs;
 use iopj_store::Store;
 use serde_json::Value;
 use std::path::Path;

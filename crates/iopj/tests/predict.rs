@@ -2,21 +2,19 @@
 //! follow one bring, and refusals.
 
 mod common;
-#[path = "../../report/tests/costs/mod.rs"]
-mod costs;
 #[path = "predict/deep_idle.rs"]
 mod deep_idle;
-#[path = "../../report/tests/browser/fixture.rs"]
-mod fixture;
 #[path = "predict/simulate.rs"]
 mod simulate;
 #[path = "predict/traces.rs"]
 mod traces;
 
 use common::{folder, run, says};
-use costs::Happened;
-use fixture::{judge, study, trials, workloads};
 use iopj_core::VerdictKind;
+use iopj_record::testing::counted as costs;
+use iopj_record::testing::counted::Happened;
+use iopj_record::testing::pages as fixture;
+use iopj_record::testing::pages::{judge, study, trials, workloads};
 use iopj_record::{StudyRecord, Trial};
 use iopj_store::Store;
 use serde_json::Value;

@@ -20,6 +20,8 @@ mod program_window;
 mod rate;
 pub mod repeat;
 mod shared_value;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod trial;
 pub mod watch;
 

@@ -3,13 +3,9 @@
 //!
 //! Needs `qpdf` and poppler-utils: without them it fails if CI=true, and is skipped elsewhere.
 
-#[path = "browser/fixture.rs"]
-mod fixture;
-#[path = "browser/watched.rs"]
-mod watched;
-
-use fixture::{judge, study, trials, workloads};
 use iopj_core::{PowerReading, Scope, VerdictKind};
+use iopj_record::testing::pages::{judge, study, trials, workloads};
+use iopj_record::testing::watched;
 use iopj_report::analysis::Admission;
 use iopj_report::analysis::power::PowerTrace;
 use iopj_report::render::html::{Figures, figures, watch_figures};

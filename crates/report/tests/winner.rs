@@ -1,8 +1,7 @@
 //! Winner maps of synthetic stores with known winners and equal paths.
 
-mod trials;
-
 use iopj_core::{CostKind, CostProfile, CostSource, IoPath, VerdictKind, Workload};
+use iopj_record::testing::plain::{measurement, study, trial};
 use iopj_record::{Generator, Outcome, StudyRecord, Trial};
 use iopj_report::analysis::Admission;
 use iopj_report::analysis::admission::Barred;
@@ -14,7 +13,6 @@ use iopj_report::analysis::winner::{
 };
 use iopj_report::render::winners;
 use proptest::prelude::*;
-use trials::{measurement, study, trial};
 
 const PATHS: [&str; 3] = ["posix-sio/syscall/interrupt", "io_uring/syscall/poll", "io_uring/sqpoll/poll"];
 const BLOCKS: [u32; 4] = [4096, 16384, 65536, 131072];

@@ -6,9 +6,6 @@ mod book;
 mod common;
 #[path = "../../../report/tests/browser/devtools.rs"]
 mod devtools;
-#[path = "../../../report/tests/browser/fixture.rs"]
-#[allow(dead_code, reason = "each test binary uses a part of it")]
-mod fixture;
 mod known;
 mod sandbox;
 #[path = "../../src"]

@@ -2,11 +2,11 @@
 //! read, made without measuring, so that nothing depends on what else the machine does.
 
 use crate::common::{TestFolder, folder};
-use crate::fixture::{study, trials, workloads};
 use crate::root;
 use iopj_core::open_load::{OpenLoad, RateProcess};
 use iopj_core::workload::{Workload, WriteSync};
 use iopj_record::Trial;
+use iopj_record::testing::pages::{study, trials, workloads};
 use iopj_store::Store;
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -3,21 +3,18 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../../../report/tests/costs/mod.rs"]
-mod costs;
 mod counts;
 #[path = "../../../report/tests/browser/devtools.rs"]
 mod devtools;
-#[path = "../../../report/tests/browser/fixture.rs"]
-mod fixture;
 #[path = "../../../report/tests/browser/reader.rs"]
 mod reader;
 mod records;
 
 use common::{alone, folder, have, output, written};
 use devtools::{Browser, chromium, fonts};
-use fixture::{judge, study, trials, workloads};
 use iopj_core::VerdictKind;
+use iopj_record::testing::counted as costs;
+use iopj_record::testing::pages::{judge, study, trials, workloads};
 use iopj_record::{Outcome, StudyRecord, Trial, histogram};
 use iopj_store::Store;
 use reader::figure;

@@ -211,9 +211,9 @@ impl Serialize for BarredCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of as measurement, workload};
     use iopj_core::evidence::ThreadRole;
     use iopj_core::{PowerChange, PowerSetting, Rw};
+    use iopj_record::testing::cells::{Measured, cell, judge, measurement_of as measurement, workload};
 
     const LAX: Admission = Admission { with_unproven: true, emulated: false };
 

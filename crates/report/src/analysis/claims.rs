@@ -13,8 +13,6 @@ mod poll22;
 mod question;
 
 #[cfg(test)]
-pub(crate) mod fixture;
-#[cfg(test)]
 mod tests;
 
 use super::admission::{Admission, BarredCounts};

@@ -96,45 +96,12 @@ pub fn directory(function: &FunctionCost) -> Option<&str> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use iopj_core::Cost;
 
-    /// The cost of a function of the kernel in a directory (none for an empty one), for tests.
-    pub(crate) fn function(
-        name: &str,
-        directory: &str,
-        [instructions, loads, stores]: [u64; 3],
-    ) -> FunctionCost {
-        FunctionCost {
-            space: Space::Kernel,
-            function: name.to_owned(),
-            module: None,
-            directory: (!directory.is_empty()).then(|| directory.to_owned()),
-            cost: Cost { instructions, loads, stores, ..Cost::default() },
-        }
-    }
-
-    /// The cost of all programs, for tests.
-    pub(crate) fn user(counts: [u64; 3]) -> FunctionCost {
-        FunctionCost { space: Space::User, ..function("", "", counts) }
-    }
-
-    /// Gives a measurement this many reads and an exact profile of these functions, for tests.
-    pub(crate) fn set_exact(measurement: &mut Measurement, reads: u64, functions: Vec<FunctionCost>) {
-        measurement.evidence.reads = reads;
-        let kinds = vec![CostKind::Instructions, CostKind::Loads, CostKind::Stores];
-        measurement.costs = Some(CostProfile::new(CostSource::Exact, kinds, functions));
-    }
-
-    /// The same with calls.
-    pub(crate) fn set_counted(measurement: &mut Measurement, reads: u64, functions: Vec<FunctionCost>) {
-        set_exact(measurement, reads, functions);
-        let costs = measurement.costs.as_mut().unwrap();
-        costs.kinds.insert(0, CostKind::Calls);
-    }
+    use iopj_record::testing::costs::{function, set_exact, user};
 
     fn measured() -> Measurement {
-        let mut trial = crate::analysis::compare::tests::trial("libaio/syscall/interrupt", 1000);
-        let measurement = crate::analysis::claims::fixture::measurement_of(&mut trial);
+        let mut trial = iopj_record::testing::pairs::trial("libaio/syscall/interrupt", 1000);
+        let measurement = iopj_record::testing::cells::measurement_of(&mut trial);
         let functions = vec![
             function("blk_poll", "block/", [400, 100, 40]),
             function("nvme_poll", "drivers/nvme/host/", [200, 60, 20]),

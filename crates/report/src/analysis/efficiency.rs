@@ -119,11 +119,11 @@ fn cell<'t>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::claims::fixture::{Measured, cell as trials_of, judge, measurement_of, workload};
-    use crate::analysis::compare::tests::study;
-    use crate::analysis::energy::tests::give;
     use crate::render::paper_tables;
     use iopj_core::{Rw, Scope, VerdictKind, Workload};
+    use iopj_record::testing::cells::{Measured, cell as trials_of, judge, measurement_of, workload};
+    use iopj_record::testing::energy::give;
+    use iopj_record::testing::pairs::study;
 
     /// A cell of three replicates of 2 s with these IOPS and W.
     fn made(path: &str, (iodepth, numjobs): (u32, u32), iops: f64, watts: f64) -> Vec<Trial> {

@@ -74,24 +74,9 @@ impl KindMeans {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use iopj_core::{Evidence, Observed, Verdict, Workload};
-    use iopj_record::OpenWindow;
 
-    /// A kind of jobs that did so many I/Os of 4 KiB, each in so many ns.
-    pub(crate) fn kind(path: &str, ios: u64, mean: f64, verdict: VerdictKind) -> KindWindow {
-        KindWindow {
-            path: path.parse().unwrap(),
-            workload: Workload::default(),
-            ios,
-            bytes: ios * 4096,
-            short_ios: 0,
-            latency: Latency { count: ios, mean, p99: 3 * mean as u64, ..Latency::default() },
-            open: None,
-            evidence: Evidence::default(),
-            observed: Observed::default(),
-            verdict: Verdict { kind: verdict, reasons: vec!["seen".to_owned()] },
-        }
-    }
+    use iopj_record::OpenWindow;
+    use iopj_record::testing::kinds::kind;
 
     #[test]
     fn each_kind_has_means_of_its_own_over_replicates() {

@@ -74,9 +74,9 @@ fn belongs(function: &FunctionCost, source: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::claims::fixture::{Measured, cell, measurement_of, workload};
-    use crate::analysis::cost::tests::{function, set_exact, user};
     use iopj_core::Rw;
+    use iopj_record::testing::cells::{Measured, cell, measurement_of, workload};
+    use iopj_record::testing::costs::{function, set_exact, user};
 
     fn trials() -> Vec<Trial> {
         let measured = Measured { iops: 1000.0, ..Measured::default() };

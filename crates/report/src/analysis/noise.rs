@@ -149,9 +149,9 @@ impl fmt::Display for Noise {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::claims::fixture::{Measured, cell, measurement_of, workload};
     use iopj_core::Rw;
     use iopj_core::evidence::{BusyProcess, OthersEvidence};
+    use iopj_record::testing::cells::{Measured, cell, measurement_of, workload};
 
     #[test]
     fn the_noise_of_a_study_is_one_line() {

@@ -80,8 +80,8 @@ fn order(values: &[(&Trial, f64)], metric: Metric) -> Option<PathOrder> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
     use iopj_core::{Rw, VerdictKind};
+    use iopj_record::testing::cells::{Measured, cell, judge, workload};
 
     const PATHS: [&str; 3] =
         ["io_uring/syscall/poll", "io_uring/syscall/hybrid", "io_uring/syscall/interrupt"];

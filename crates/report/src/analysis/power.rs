@@ -53,8 +53,8 @@ impl PowerTrace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::claims::fixture::measurement_of;
-    use crate::analysis::compare::tests::trial;
+    use iopj_record::testing::cells::measurement_of;
+    use iopj_record::testing::pairs::trial;
 
     #[test]
     fn windows_are_those_of_trials_that_stand_and_hold_their_readings() {

@@ -1,15 +1,16 @@
 //! A co-runner of constructed trials with known rounds, through metrics, tables, winner maps, comparisons and
 //! their texts.
 
-use crate::analysis::claims::fixture::measurement_of as measurement;
 use crate::analysis::compare::compare_within;
-use crate::analysis::compare::tests::{LIBAIO, URING, compare, study, trials};
-use crate::analysis::energy::tests::give;
+use crate::analysis::compare::tests::compare;
 use crate::analysis::metric::Metric;
 use crate::analysis::winner::{Axis, WinnerQuestion, winner_maps};
 use crate::analysis::{Admission, workload_tables};
 use crate::render;
 use iopj_core::{Corunner, CorunnerKind, Scope};
+use iopj_record::testing::cells::measurement_of as measurement;
+use iopj_record::testing::energy::give;
+use iopj_record::testing::pairs::{LIBAIO, URING, study, trials};
 use iopj_record::{CorunnerWindow, EnergySource, Trial};
 
 /// Trials of one second on two processors whose co-runner, of 1,000 rounds/s alone, does so many rounds; at

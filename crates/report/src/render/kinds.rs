@@ -76,10 +76,10 @@ pub(super) fn words(tables: &[WorkloadTable]) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::kinds::tests::kind;
     use crate::analysis::workload_table::tests::row;
     use iopj_core::{VerdictKind, Workload};
     use iopj_record::Measurement;
+    use iopj_record::testing::kinds::kind;
 
     #[test]
     fn every_kind_of_every_path_has_a_line() {

@@ -2,21 +2,19 @@
 //! console, everything reachable by keys, and a sentence where something is missing.
 
 mod devtools;
-mod fixture;
 mod reader;
-mod watched;
 
 use devtools::{Browser, chromium, fonts};
-use fixture::{judge, measurement, study, trials, workloads};
 use iopj_core::evidence::SteadyState;
 use iopj_core::{EnergyOutcome, Joules, PowerReading, Scope, TrialEnergy, VerdictKind};
+use iopj_record::testing::pages::{judge, measurement, study, trials, workloads};
+use iopj_record::testing::watched::watch;
 use iopj_record::{Outcome, StudyRecord, Trial};
 use iopj_report::analysis::Admission;
 use iopj_report::analysis::power::{PowerTrace, windows};
 use iopj_report::render::html;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use watched::watch;
 
 const EVIL: &str = "<img src=x onerror=alert(1)>";
 

@@ -1,16 +1,15 @@
 //! Explanations of stores whose costs consist of known parts.
 
-#[path = "../costs/mod.rs"]
-mod costs;
 mod fits;
 mod hosts;
 
-use costs::{
+use iopj_core::evidence::EngineEvidence;
+use iopj_core::{Cost, CostKind, CostSource, FunctionCost, Space, VerdictKind};
+use iopj_record::testing::counted as costs;
+use iopj_record::testing::counted::{
     HYBRID, Happened, INTERRUPT, POLL, costs as costs_of, measurement, replicates, study, three, trial,
     workload,
 };
-use iopj_core::evidence::EngineEvidence;
-use iopj_core::{Cost, CostKind, CostSource, FunctionCost, Space, VerdictKind};
 use iopj_record::{Generator, Trial};
 use iopj_report::analysis::explain::{
     CostChange, Crossing, CrossingOutcome, ExplainError, ExplainOptions, Explanation, FitOutcome, Fitted,

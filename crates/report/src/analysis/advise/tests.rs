@@ -2,54 +2,10 @@
 
 use super::next::next_study;
 use super::*;
-use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of, workload};
-use crate::analysis::compare::tests::study;
-use crate::analysis::energy::tests::give;
 use iopj_core::{JobsBeside, OpenLoad, Rw, Scope, VerdictKind};
-use iopj_record::OpenWindow;
-
-pub(crate) const SIO: &str = "posix-sio/syscall/interrupt";
-pub(crate) const URING: &str = "io_uring/syscall/interrupt";
-pub(crate) const SQPOLL: &str = "io_uring/sqpoll/interrupt";
-
-/// A way at a rate: jobs and depth, p99 in us, and mJ per I/O; where it falls behind, no joules count.
-pub(crate) type At = (&'static str, (u32, u32), u32, f64, Option<f64>);
-
-/// Five replicates, whose figures differ by up to 2 %, each with joules by this meter.
-pub(crate) fn measured((path, (numjobs, iodepth), rate, p99_us, mj): At, meter: (&str, Scope)) -> Vec<Trial> {
-    let open = Some(OpenLoad::at(rate / numjobs));
-    let workload = iopj_core::Workload { iodepth, open, ..workload(Rw::Randread, numjobs) };
-    let figures = Measured { p99_us, iops: f64::from(rate), cpu_percent: 50.0, ..Measured::default() };
-    // The spread is of the path, so differences within blocks vary too.
-    let own = path.len() as f64 / 10_000.0;
-    let mut trials = cell(path, &workload, figures, &[0.0, 0.01, -0.01, 0.005 + own, -0.005 - own]);
-    for trial in &mut trials {
-        let one = measurement_of(trial);
-        let due = Some(u64::from(rate) * 2);
-        one.open = Some(OpenWindow { due, overload: mj.is_none(), ..OpenWindow::default() });
-        let joules = mj.unwrap_or(1.0) * 1e-3 * one.ios as f64;
-        one.ios = u64::from(rate) * 2;
-        give(trial, meter.0, meter.1, joules);
-    }
-    trials
-}
-
-const PLUG: (&str, Scope) = ("plug", Scope::System);
-
-/// At 40,000 io_uring takes 2 mJ at 180 us, sqpoll 3 mJ at 90 us; system calls of four jobs fall behind.
-pub(crate) fn store() -> Vec<Trial> {
-    let all: [At; 8] = [
-        (SIO, (4, 1), 10_000, 100.0, Some(4.0)),
-        (URING, (1, 32), 10_000, 90.0, Some(5.0)),
-        (SQPOLL, (1, 32), 10_000, 60.0, Some(9.0)),
-        (SIO, (4, 1), 40_000, 9000.0, None),
-        (URING, (1, 32), 40_000, 180.0, Some(2.0)),
-        (SQPOLL, (1, 32), 40_000, 90.0, Some(3.0)),
-        (URING, (1, 32), 80_000, 9000.0, None),
-        (SQPOLL, (1, 32), 80_000, 150.0, Some(1.5)),
-    ];
-    all.into_iter().flat_map(|at| measured(at, PLUG)).collect()
-}
+use iopj_record::testing::cells::{judge, measurement_of};
+use iopj_record::testing::loads::{PLUG, SIO, SQPOLL, URING, measured, store};
+use iopj_record::testing::pairs::study;
 
 pub(crate) fn asking(rate: Option<u64>, p99_us: Option<f64>) -> AdviseQuestion {
     let bounds = p99_us.map(|us| Bound { percentile: Percentile::P99, ns: us * 1e3 });

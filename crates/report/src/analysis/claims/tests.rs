@@ -7,11 +7,11 @@ mod energy;
 mod iface23;
 mod question;
 
-use super::fixture::{Measured, cell, judge, workload};
 use super::*;
 use crate::analysis::published::COMPLETION_MODES;
 use crate::analysis::stats::{Method, t_test};
 use iopj_core::{Rw, VerdictKind, Workload};
+use iopj_record::testing::cells::{Measured, cell, judge, workload};
 use iopj_record::{Generator, Outcome};
 use std::collections::BTreeSet;
 

@@ -92,7 +92,7 @@ fn count(old: &Keys, new: &Keys) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::compare::tests::{LIBAIO, trial};
+    use iopj_record::testing::pairs::{LIBAIO, trial};
     use std::time::Duration;
 
     fn cells(depths: std::ops::Range<u32>, bs: u32, ramp: u64) -> Vec<ComparedCell> {

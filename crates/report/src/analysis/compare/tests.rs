@@ -1,44 +1,11 @@
 use super::*;
-use crate::analysis::claims::fixture::{Measured, cell, measurement_of as measurement};
-use crate::analysis::cost::tests::{function, set_exact};
-use iopj_core::{CostSource, Rw, VerdictKind, Workload};
-use iopj_record::{Generator, Outcome as Result, Sequential};
+use iopj_core::{CostSource, Rw, VerdictKind};
+use iopj_record::testing::cells::measurement_of as measurement;
+use iopj_record::testing::costs::{function, set_exact};
+use iopj_record::testing::pairs::{LIBAIO, URING, sequential, study, trial, trials};
+use iopj_record::{Generator, Outcome as Result};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-
-pub(crate) fn study(kernel: &str) -> StudyRecord {
-    StudyRecord {
-        name: "test".into(),
-        seed: 1,
-        target: "/dev/nvme0n1".into(),
-        provenance: BTreeMap::from([("kernel".into(), kernel.into()), ("cpu_model".into(), "one".into())]),
-        ..StudyRecord::default()
-    }
-}
-
-/// A study whose number of replicates was decided while it ran, at one of 26 looks.
-pub(crate) fn sequential() -> StudyRecord {
-    StudyRecord { sequential: Some(Sequential { min: 5, max: 30, until: 0.02 }), ..study("6.1") }
-}
-
-/// A trial of one second with these IOPS; its latency is the inverse.
-pub(crate) fn trial(path: &str, iops: u64) -> Trial {
-    let measured = Measured { iops: iops as f64, cpu_percent: 50.0, ..Measured::default() };
-    let mut trial = cell(path, &Workload::default(), measured, &[0.0]).remove(0);
-    let one = measurement(&mut trial);
-    one.latency.mean = 1e9 / iops.max(1) as f64;
-    one.latency.p99 = 2 * one.latency.mean as u64;
-    (one.window_ns, one.ios, one.bytes, one.reads) = (1_000_000_000, iops, iops * 4096, iops);
-    one.latency.count = iops;
-    trial
-}
-
-pub(crate) const LIBAIO: &str = "libaio/syscall/interrupt";
-pub(crate) const URING: &str = "io_uring/syscall/interrupt";
-
-pub(crate) fn trials(path: &str, iops: &[u64]) -> Vec<Trial> {
-    iops.iter().map(|iops| trial(path, *iops)).collect()
-}
 
 pub(crate) fn compare(
     before: (&StudyRecord, &[Trial]),

@@ -3,49 +3,17 @@
 
 use super::*;
 use crate::analysis::Admission;
-use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of as measurement, workload};
 use crate::analysis::claims::{ClaimContext, decide};
-use crate::analysis::compare::tests::{compare, study};
+use crate::analysis::compare::tests::compare;
 use crate::analysis::winner::{Axis, WinnerQuestion, winner_maps};
 use crate::analysis::{WorkloadTable, workload_tables};
 use crate::render;
-use iopj_core::{AboveIdle, EnergyOutcome, Rw, TrialEnergy};
+use iopj_core::{EnergyOutcome, Rw};
 use iopj_record::StudyRecord;
+use iopj_record::testing::cells::{Measured, cell, judge, measurement_of as measurement, workload};
+use iopj_record::testing::energy::{give, give_outcome};
+use iopj_record::testing::pairs::study;
 use statrs::distribution::{ContinuousCDF, StudentsT};
-
-/// The length of the window of the trials of `cell`.
-const SECONDS: f64 = 2.0;
-
-/// Gives a trial joules of a meter over a scope: half of the random interval is 1 J, idle power 30 W, known
-/// to 2 J. A meter called `model` estimates.
-pub(crate) fn give(trial: &mut Trial, meter: &str, scope: Scope, joules: f64) {
-    let complete = Joules {
-        seconds: SECONDS,
-        joules,
-        random_j: 1.0 / NORMAL,
-        random_interval: [joules - 1.0, joules + 1.0],
-        above_idle: Some(AboveIdle {
-            idle_watts: 30.0,
-            joules: joules - 30.0 * SECONDS,
-            random_interval: [joules - 30.0 * SECONDS - 2.0, joules - 30.0 * SECONDS + 2.0],
-        }),
-        ..Joules::default()
-    };
-    give_outcome(trial, meter, scope, EnergyOutcome::Complete(complete));
-}
-
-/// The same with joules, or without.
-pub(crate) fn give_outcome(trial: &mut Trial, meter: &str, scope: Scope, outcome: EnergyOutcome) {
-    let (meter, estimated) = (meter.to_owned(), meter == "model");
-    measurement(trial).energy.push(TrialEnergy {
-        meter,
-        scope,
-        channels: Vec::new(),
-        estimated,
-        rules: 1,
-        outcome,
-    });
-}
 
 fn joules(trial: &mut Trial) -> &mut Joules {
     let EnergyOutcome::Complete(joules) = &mut measurement(trial).energy[0].outcome else { panic!() };

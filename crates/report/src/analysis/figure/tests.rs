@@ -2,15 +2,15 @@
 //! their texts.
 
 use super::*;
-use crate::analysis::claims::fixture::measurement_of as measurement;
 use crate::analysis::compare::compare_within;
-use crate::analysis::compare::tests::{study, trials};
-use crate::analysis::energy::tests::give;
 use crate::analysis::winner::{Axis, Decision, WinnerQuestion, default_metric, winner_maps};
 use crate::analysis::{Admission, advise, workload_tables};
 use crate::render;
 use iopj_core::{Scope, VerdictKind};
 use iopj_record::EnergySource;
+use iopj_record::testing::cells::measurement_of as measurement;
+use iopj_record::testing::energy::give;
+use iopj_record::testing::pairs::{study, trials};
 
 /// Trials that report so many transactions per second, on half a core, with 100 J at the plug.
 fn of_program(name: &str, transactions: &[f64]) -> Vec<Trial> {

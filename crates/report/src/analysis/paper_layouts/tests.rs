@@ -1,11 +1,11 @@
 //! The papers' tables: a store with the papers' figures yields the papers' tables.
 
 use super::*;
-use crate::analysis::claims::fixture::{Measured, cell, judge, workload};
-use crate::analysis::compare::tests::study;
 use crate::analysis::published::{self, COMPLETION_MODES, DESIGN, LATENCY};
 use crate::render::paper_tables;
 use iopj_core::VerdictKind;
+use iopj_record::testing::cells::{Measured, cell, judge, workload};
+use iopj_record::testing::pairs::study;
 
 /// Replicates whose mean is the printed figure.
 const SPREAD: [f64; 3] = [-0.02, 0.0, 0.02];

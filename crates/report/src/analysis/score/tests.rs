@@ -1,11 +1,11 @@
 //! Scores of constructed stores: latencies of each block are given one by one.
 
 use super::*;
-use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of, workload};
-use crate::analysis::compare::tests::{sequential, study};
-use crate::analysis::energy::tests::give;
 use iopj_core::{Rw, VerdictKind, Workload};
 use iopj_record::Outcome;
+use iopj_record::testing::cells::{Measured, cell, judge, measurement_of, workload};
+use iopj_record::testing::energy::give;
+use iopj_record::testing::pairs::{sequential, study};
 
 const AUTO: &str = "auto";
 const CPU: &str = "auto:cpu";

@@ -76,7 +76,7 @@ fn a_repeat_of_blocks_is_a_look_too() {
         .flat_map(|(path, sample)| sample.into_iter().map(move |one| (path, one)))
         .map(|(path, (replicate, value))| {
             let iops = (value * 1000.0).round() as u64;
-            Trial { replicate, ..crate::analysis::compare::tests::trial(&path.to_string(), iops) }
+            Trial { replicate, ..iopj_record::testing::pairs::trial(&path.to_string(), iops) }
         })
         .collect();
     let sequential = Some(Sequential { min: 6, max: 6, until: 1e-9 });
@@ -92,7 +92,7 @@ fn a_repeat_of_blocks_is_a_look_too() {
 fn an_open_load_is_decided_by_mean_latency_and_a_closed_one_by_ios() {
     let trials = |is_open: bool| -> Vec<Trial> {
         let trial = |path: IoPath, replicate: u32, latency_ns: f64| {
-            let mut trial = crate::analysis::compare::tests::trial(&path.to_string(), 40_000);
+            let mut trial = iopj_record::testing::pairs::trial(&path.to_string(), 40_000);
             trial.replicate = replicate;
             trial.workload.open = is_open.then(|| iopj_core::OpenLoad::at(40_000));
             trial.outcome.measurement_mut().unwrap().latency.mean = latency_ns;

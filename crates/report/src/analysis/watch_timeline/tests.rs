@@ -1,8 +1,8 @@
 //! Steps of constructed intervals, with values that are known.
 
 use super::*;
-use crate::analysis::watch::tests::watch;
 use iopj_core::watch::{EventCounts, SampledLatency, WatchPower};
+use iopj_record::testing::watches::watch;
 use proptest::prelude::*;
 
 fn panel(timeline: &WatchTimeline, kind: PanelKind) -> &WatchPanel {

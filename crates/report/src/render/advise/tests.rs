@@ -1,12 +1,13 @@
 //! Advice in words, on the constructed trials of its analysis.
 
 use super::*;
-use crate::analysis::advise::tests::{SQPOLL, URING, asking, measured, store};
+use crate::analysis::advise::tests::asking;
 use crate::analysis::advise::{Objective, advise};
-use crate::analysis::claims::fixture::measurement_of;
-use crate::analysis::compare::tests::study;
 use iopj_core::Scope;
 use iopj_record::Trial;
+use iopj_record::testing::cells::measurement_of;
+use iopj_record::testing::loads::{SQPOLL, URING, measured, store};
+use iopj_record::testing::pairs::study;
 
 fn text(trials: &[Trial], question: &AdviseQuestion) -> String {
     let text = advice(&advise(&study("6.1"), trials, question).unwrap(), question);
@@ -74,7 +75,7 @@ fn what_takes_more_than_the_usual_way_or_is_not_shown_to_save_says_so() {
         let one = measurement_of(trial);
         let joules = 1e-3 * one.ios as f64;
         one.energy.clear();
-        crate::analysis::energy::tests::give(trial, "plug", Scope::System, joules);
+        iopj_record::testing::energy::give(trial, "plug", Scope::System, joules);
     }
     says(
         &text(&alike, &asking(Some(40_000), Some(100.0))),
@@ -105,7 +106,7 @@ fn what_is_undecided_or_starved_is_said_with_what_would_decide() {
         let one = measurement_of(trial);
         one.energy.clear();
         let joules = [100.0, 180.0, 140.0, 120.0, 160.0][(2 * at + at / 5) % 5];
-        crate::analysis::energy::tests::give(trial, plug.0, plug.1, joules);
+        iopj_record::testing::energy::give(trial, plug.0, plug.1, joules);
     }
     let text_of = |trials: &[Trial]| text(trials, &asking(None, None));
     says(&text_of(&trials), &["Undecided between io_uring", "more replicates", "The best on average is"]);

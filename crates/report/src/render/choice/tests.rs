@@ -1,14 +1,14 @@
 //! Sentences on constructed trials: what they say, word for word.
 
 use super::*;
-use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of, workload};
-use crate::analysis::compare::tests::{sequential, study};
-use crate::analysis::cost::tests::{set_exact, user};
-use crate::analysis::energy::tests::give;
 use crate::render::{html, report};
 use iopj_core::evidence::{SteadyState, ThreadRole};
 use iopj_core::{Rw, Scope, VerdictKind, Workload};
 use iopj_record::Outcome;
+use iopj_record::testing::cells::{Measured, cell, judge, measurement_of, workload};
+use iopj_record::testing::costs::{set_exact, user};
+use iopj_record::testing::energy::give;
+use iopj_record::testing::pairs::{sequential, study};
 
 const LIBAIO: &str = "libaio/syscall/interrupt";
 const URING: &str = "io_uring/syscall/interrupt";

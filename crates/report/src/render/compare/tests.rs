@@ -1,6 +1,7 @@
 use super::*;
 use crate::analysis::Admission;
-use crate::analysis::compare::tests::{LIBAIO, URING, compare, study, trials};
+use crate::analysis::compare::tests::compare;
+use iopj_record::testing::pairs::{LIBAIO, URING, study, trials};
 
 #[test]
 fn the_text_says_what_differs_and_what_changed() {

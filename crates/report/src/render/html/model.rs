@@ -356,7 +356,7 @@ fn label(path: &IoPath, paths: &[IoPath]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::compare::tests::study;
+    use iopj_record::testing::pairs::study;
 
     #[test]
     fn engines_that_choose_their_way_are_named_in_full() {

@@ -60,8 +60,8 @@ fn plot(model: &Model<'_>, run: &[usize], axis: Option<&NumberAxis>) -> Plot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::compare::tests::{LIBAIO, study, trial};
     use iopj_core::{Conditions, Disturbance, OpenLoad, VerdictKind};
+    use iopj_record::testing::pairs::{LIBAIO, study, trial};
     use std::time::Duration;
 
     /// Trials of one path, by position: what each is like, from a plain one at depth 1.

@@ -4,20 +4,17 @@
 mod advice;
 mod watch;
 
-#[path = "../../../tests/browser/fixture.rs"]
-mod fixture;
-
 use super::figure::Figure;
 use super::sections::sections;
 use super::{SCRIPT, SCRIPT_SHA256, figures, page};
 use crate::analysis::Admission;
-use crate::analysis::claims::fixture::measurement_of;
-use crate::analysis::cost::tests::{function, set_exact, user};
-use crate::analysis::energy::tests::give;
 use crate::analysis::power::{PowerTrace, windows};
 use crate::render::html::model::Model;
-use fixture::{judge, measurement, study, trials, workloads};
 use iopj_core::{CostSource, EnergyOutcome, PowerReading, Scope, VerdictKind};
+use iopj_record::testing::cells::measurement_of;
+use iopj_record::testing::costs::{function, set_exact, user};
+use iopj_record::testing::energy::give;
+use iopj_record::testing::pages::{judge, measurement, study, trials, workloads};
 use iopj_record::{Outcome, StudyRecord, Trial};
 use std::collections::{BTreeMap, BTreeSet};
 

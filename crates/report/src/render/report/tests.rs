@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::analysis::Admission;
-use crate::analysis::claims::fixture::{Measured, cell, judge, measurement_of, workload};
-use crate::analysis::compare::tests::study;
-use crate::analysis::cost::tests::{function, set_exact, user};
 use iopj_core::evidence::{ThreadEvidence, ThreadRole};
 use iopj_core::{CostSource, Rw, Spinner};
+use iopj_record::testing::cells::{Measured, cell, judge, measurement_of, workload};
+use iopj_record::testing::costs::{function, set_exact, user};
+use iopj_record::testing::pairs::study;
 
 /// Three completion modes of io_uring, three replicates each: no count contains 31,415 IOPS or 27.18 us.
 fn trials() -> Vec<Trial> {

@@ -1,13 +1,13 @@
 //! Both hosts on the terminal, in LaTeX, CSV and Parquet.
 
-use crate::analysis::claims::fixture::measurement_of;
-use crate::analysis::compare::tests::study;
-use crate::analysis::energy::tests::give;
-use crate::analysis::two_hosts::tests::{by, store};
 use crate::analysis::{Admission, workload_tables};
 use crate::render::{csv, latex, report};
 use iopj_core::fabric::{BOTH_HOSTS, HostSide, NetworkBaseline};
 use iopj_core::{Scope, Transport};
+use iopj_record::testing::cells::measurement_of;
+use iopj_record::testing::energy::give;
+use iopj_record::testing::hosts::{by, store};
+use iopj_record::testing::pairs::study;
 use iopj_record::{StudyRecord, Trial};
 
 /// Three transports at two depths, with meters on both hosts over TCP.

@@ -122,9 +122,9 @@ fn of_interval(last: &WatchInterval) -> Vec<Family> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::watch::tests::{evidence, path};
     use crate::render::openmetrics::{assert_well_formed, openmetrics};
     use iopj_core::watch::SeenCaching;
+    use iopj_record::testing::watches::{evidence, path};
 
     fn text() -> String {
         let paths = vec![path(SeenCaching::Direct)];

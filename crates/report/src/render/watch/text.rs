@@ -285,8 +285,8 @@ pub(in super::super) fn end(end: WatchEnd) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::watch::tests::{evidence, path, watch};
     use iopj_core::watch::SeenCaching;
+    use iopj_record::testing::watches::{evidence, path, watch};
     use proptest::prelude::*;
 
     fn interval() -> WatchInterval {

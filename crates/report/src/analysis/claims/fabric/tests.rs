@@ -2,13 +2,13 @@
 //! each part holds and does not.
 
 use super::figures::OTHER_KIND;
-use crate::analysis::claims::fixture::{Measured, cell, measurement_of, workload};
 use crate::analysis::claims::tests::{NOISY, QUIET, decided};
 use crate::analysis::claims::{Answer, Claim, ClaimContext, Part, decide};
 use crate::analysis::published::{FABRIC, Sweep};
 use iopj_core::evidence::CpuTimes;
 use iopj_core::fabric::{NicEvidence, TargetHostEvidence, VectorEvidence};
 use iopj_core::{FabricEvidence, Rw, Workload};
+use iopj_record::testing::cells::{Measured, cell, measurement_of, workload};
 use iopj_record::{Measurement, Trial, histogram};
 use std::collections::BTreeMap;
 

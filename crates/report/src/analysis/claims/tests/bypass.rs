@@ -1,13 +1,13 @@
 //! Claims about kernel bypass on constructed stores: each where it holds, does not, is undecided, and is not
 //! measured.
 
-use super::super::fixture::{Measured, cell, judge, workload};
 use super::super::*;
 use super::energy::{LARGE, Made, answers, decided as with_energy, efficiency, trials};
 use super::iface23::table_2;
 use super::{NOISY, QUIET, decided};
 use iopj_core::{Rw, VerdictKind, Workload};
 use iopj_record::Generator;
+use iopj_record::testing::cells::{Measured, cell, judge, workload};
 
 const SPDK: &str = "spdk/doorbell/poll";
 const NVME_USER: &str = "nvme-user/doorbell/poll";

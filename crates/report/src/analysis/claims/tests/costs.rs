@@ -1,11 +1,11 @@
 //! `poll22-5` from cost profiles, and every claim of an emulated store.
 
-use super::super::fixture::{Measured, cell, measurement_of, workload};
 use super::super::*;
 use super::QUIET;
-use crate::analysis::cost::tests::{function, set_counted, set_exact};
 use crate::analysis::published::COMPLETION_MODES;
 use iopj_core::{Cost, Rw};
+use iopj_record::testing::cells::{Measured, cell, measurement_of, workload};
+use iopj_record::testing::costs::{function, set_counted, set_exact};
 
 const EMULATOR: ClaimContext = ClaimContext { emulated: true, ..REAL };
 const REAL: ClaimContext = ClaimContext {

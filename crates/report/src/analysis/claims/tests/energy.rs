@@ -1,11 +1,11 @@
 //! Claims about energy on constructed stores with known joules: each where it holds, does not, is undecided,
 //! and is not measured.
 
-use super::super::fixture::{Measured, cell, measurement_of, workload};
 use super::super::*;
 use super::{NOISY, QUIET};
-use crate::analysis::energy::tests::give;
 use iopj_core::{Rw, Workload};
+use iopj_record::testing::cells::{Measured, cell, measurement_of, workload};
+use iopj_record::testing::energy::give;
 
 /// The window of the trials of `cell`.
 const SECONDS: f64 = 2.0;

@@ -1,10 +1,10 @@
 //! Claims of `iface23` on constructed stores: each where it holds, does not, and is undecided.
 
-use super::super::fixture::{Measured, cell, judge, workload};
 use super::super::*;
 use super::{NOISY, QUIET, decided};
 use crate::analysis::published::LATENCY;
 use iopj_core::{Rw, VerdictKind, Workload};
+use iopj_record::testing::cells::{Measured, cell, judge, workload};
 
 /// The paper's latencies as trials, those of one path multiplied by `factor`.
 pub(super) fn table_2(spread: &[f64], changed: &str, factor: f64) -> Vec<Trial> {

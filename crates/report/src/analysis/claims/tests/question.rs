@@ -1,11 +1,11 @@
 //! Which trials decide, what a family is corrected for, and that parts reported separately affect neither.
 
-use super::super::fixture::{judge, workload};
 use super::super::*;
 use super::energy::{LARGE, Made, decided, efficiency, trials};
 use super::{NOISY, QUIET};
 use iopj_core::{Rw, VerdictKind};
 use iopj_record::Generator;
+use iopj_record::testing::cells::{judge, workload};
 
 const MODES: [&str; 6] = [
     "posix-sio/syscall/interrupt",

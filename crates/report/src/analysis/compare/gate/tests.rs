@@ -1,8 +1,8 @@
 use super::*;
 use crate::analysis::Admission;
 use crate::analysis::compare::compare;
-use crate::analysis::compare::tests::{LIBAIO, URING, study, trials};
 use iopj_record::Trial;
+use iopj_record::testing::pairs::{LIBAIO, URING, study, trials};
 use std::time::Duration;
 
 fn with(mut trials: Vec<Trial>, change: impl Fn(&mut Trial)) -> Vec<Trial> {

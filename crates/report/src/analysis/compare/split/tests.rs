@@ -1,11 +1,12 @@
 use super::split;
 use crate::analysis::Admission;
-use crate::analysis::compare::tests::{LIBAIO, URING, regressions, sequential, study, trials};
+use crate::analysis::compare::tests::regressions;
 use crate::analysis::compare::{Change, ChangeOutcome, Comparison, compare_within};
 use crate::analysis::metric::Metric;
 use crate::analysis::stats::{LEVEL, Method, t_test};
 use crate::render::comparison as text_of;
 use iopj_core::VerdictKind;
+use iopj_record::testing::pairs::{LIBAIO, URING, sequential, study, trials};
 use iopj_record::{Generator, Outcome as Result, Trial};
 use rand_distr::{Distribution, Normal};
 use rand_xoshiro::Xoshiro256PlusPlus;

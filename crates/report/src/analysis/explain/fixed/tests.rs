@@ -1,10 +1,10 @@
 //! Fixed parts of trials with given costs, spins and sleeps, compared with NumPy's and SciPy's.
 
 use super::*;
-use crate::analysis::claims::fixture::{Measured, cell, workload};
-use crate::analysis::cost::tests::{function, set_counted};
 use iopj_core::Rw;
 use iopj_record::Outcome;
+use iopj_record::testing::cells::{Measured, cell, workload};
+use iopj_record::testing::costs::{function, set_counted};
 
 const PATHS: [&str; 3] =
     ["posix-sio/syscall/interrupt", "posix-sio/syscall/poll", "posix-sio/syscall/hybrid"];

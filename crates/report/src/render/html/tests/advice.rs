@@ -6,11 +6,12 @@ use super::super::sections::sections;
 use super::super::{figures, page};
 use crate::analysis::Admission;
 use crate::analysis::advise::AdviseQuestion;
-use crate::analysis::advise::tests::{asking, store};
-use crate::analysis::claims::fixture::measurement_of;
-use crate::analysis::compare::tests::study;
+use crate::analysis::advise::tests::asking;
 use iopj_core::evidence::CpuTimes;
 use iopj_record::Trial;
+use iopj_record::testing::cells::measurement_of;
+use iopj_record::testing::loads::store;
+use iopj_record::testing::pairs::study;
 
 fn drawn(trials: &[Trial], question: AdviseQuestion) -> Vec<Figure> {
     let study = study("6.1");

@@ -2,8 +2,8 @@
 
 use super::super::figure::Figure;
 use super::super::{watch_figures, watch_page, watch_time};
-use crate::analysis::watch::tests::watch;
 use iopj_core::watch::{EventCounts, WatchSubject};
+use iopj_record::testing::watches::watch;
 use iopj_record::watch::WatchRecord;
 
 fn drawn(record: &WatchRecord) -> Vec<Figure> {

@@ -3,10 +3,10 @@
 use super::super::{figures, page};
 use super::*;
 use crate::analysis::Admission;
-use crate::analysis::claims::fixture::measurement_of;
-use crate::analysis::compare::tests::study;
-use crate::analysis::two_hosts::tests::{by, store};
 use iopj_core::fabric::NetworkBaseline;
+use iopj_record::testing::cells::measurement_of;
+use iopj_record::testing::hosts::{by, store};
+use iopj_record::testing::pairs::study;
 use iopj_record::{StudyRecord, Trial};
 
 fn drawn(study: &StudyRecord, trials: &[Trial]) -> Vec<Figure> {

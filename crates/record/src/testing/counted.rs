@@ -1,20 +1,19 @@
 //! Trials whose costs consist of known parts, so every figure that follows from them is known too.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
 
-#[path = "../trials/mod.rs"]
-mod trials;
-
+pub use crate::testing::plain::measurement;
+use crate::{Latency, StudyRecord, Trial};
 use iopj_core::workload::Length;
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FunctionCost, IoPath, Space, Workload};
-use iopj_record::{Latency, StudyRecord, Trial};
-pub(crate) use trials::measurement;
 
-pub(crate) const INTERRUPT: &str = "posix-sio/syscall/interrupt";
-pub(crate) const POLL: &str = "posix-sio/syscall/poll";
-pub(crate) const HYBRID: &str = "posix-sio/syscall/hybrid";
+/// Synchronous calls, completed by interrupt.
+pub const INTERRUPT: &str = "posix-sio/syscall/interrupt";
+/// Synchronous calls, completed by polling.
+pub const POLL: &str = "posix-sio/syscall/poll";
+/// Synchronous calls, completed by hybrid polling.
+pub const HYBRID: &str = "posix-sio/syscall/hybrid";
 
 /// User-space instructions of an I/O.
-pub(crate) const USER: u64 = 600;
+pub const USER: u64 = 600;
 
 /// A function with its instructions per I/O, spin, sleep and interrupt. A tenth of the hundredth part of all
 /// counts is whole: three tenths of the instructions load, two tenths store.
@@ -47,16 +46,19 @@ const TIMER: [Part; 2] = [
 
 /// Events per I/O.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Happened {
-    pub(crate) spins: f64,
-    pub(crate) sleeps: f64,
-    pub(crate) interrupts: f64,
+pub struct Happened {
+    /// Calls of the driver's poll function per I/O.
+    pub spins: f64,
+    /// Voluntary switches per I/O.
+    pub sleeps: f64,
+    /// Interrupts per I/O.
+    pub interrupts: f64,
     /// More instructions per I/O, in `ext4_file_read_iter`.
-    pub(crate) extra: u64,
+    pub extra: u64,
 }
 
 /// 4 KiB random reads.
-pub(crate) fn workload(iodepth: u32, ios: u64) -> Workload {
+pub fn workload(iodepth: u32, ios: u64) -> Workload {
     Workload { iodepth, length: Length::Ios(ios), ..Workload::default() }
 }
 
@@ -105,9 +107,9 @@ fn profile(path: IoPath, ios: u64, happened: Happened) -> CostProfile {
 }
 
 /// A verified native trial with its exact costs. The workload's length is a number of I/Os.
-pub(crate) fn trial(path: &str, workload: &Workload, replicate: u32, happened: Happened) -> Trial {
+pub fn trial(path: &str, workload: &Workload, replicate: u32, happened: Happened) -> Trial {
     let Length::Ios(ios) = workload.length else { panic!("the length must be a number of I/Os") };
-    let mut trial = trials::trial(path, workload, replicate, ios);
+    let mut trial = super::plain::trial(path, workload, replicate, ios);
     let path = trial.path;
     let one = measurement(&mut trial);
     one.latency = Latency { count: ios, mean: 10_000.0, ..Latency::default() };
@@ -120,18 +122,18 @@ pub(crate) fn trial(path: &str, workload: &Workload, replicate: u32, happened: H
 }
 
 /// The costs of a trial, mutable.
-pub(crate) fn costs(trial: &mut Trial) -> &mut CostProfile {
+pub fn costs(trial: &mut Trial) -> &mut CostProfile {
     measurement(trial).costs.as_mut().unwrap()
 }
 
 /// Replicates that differ in these events.
-pub(crate) fn replicates(path: &str, workload: &Workload, happened: &[Happened]) -> Vec<Trial> {
+pub fn replicates(path: &str, workload: &Workload, happened: &[Happened]) -> Vec<Trial> {
     happened.iter().zip(0..).map(|(happened, at)| trial(path, workload, at, *happened)).collect()
 }
 
 /// The three completions, five times each. Interrupt sleeps in half of the I/Os, poll spins 60 times, hybrid
 /// always sleeps and spins about 4 times.
-pub(crate) fn three(workload: &Workload) -> Vec<Trial> {
+pub fn three(workload: &Workload) -> Vec<Trial> {
     let steps = [0.0, 1.0, -1.0, 2.0, -2.0];
     let of = |path, happened: &dyn Fn(f64) -> Happened| replicates(path, workload, &steps.map(happened));
     [
@@ -142,7 +144,8 @@ pub(crate) fn three(workload: &Workload) -> Vec<Trial> {
     .concat()
 }
 
-pub(crate) fn study(emulated: bool) -> StudyRecord {
+/// The record of a study, on an emulated processor or not.
+pub fn study(emulated: bool) -> StudyRecord {
     let emulated = emulated.then(|| "QEMU TCG".into());
-    StudyRecord { target: "data".into(), emulated, ..trials::study(0) }
+    StudyRecord { target: "data".into(), emulated, ..super::plain::study(0) }
 }

@@ -1,11 +1,11 @@
 //! Constructed trials for tests of the page: any matrix, with rates that differ by path and replicate.
 
+use crate::{Measurement, Slice, StudyRecord, Trial, Unavailable, histogram};
 use iopj_core::{Length, Verdict, VerdictKind, Workload};
-use iopj_record::{Measurement, Slice, StudyRecord, Trial, Unavailable, histogram};
 use std::time::Duration;
 
 /// A study in which every foreign text is `name`.
-pub(crate) fn study(name: &str) -> StudyRecord {
+pub fn study(name: &str) -> StudyRecord {
     StudyRecord {
         name: name.to_owned(),
         text: format!("name = \"{name}\"\n"),
@@ -26,7 +26,7 @@ pub(crate) fn study(name: &str) -> StudyRecord {
 }
 
 /// The workloads of a matrix.
-pub(crate) fn workloads(iodepths: &[u32], numjobs: &[u32], sizes: &[u32]) -> Vec<Workload> {
+pub fn workloads(iodepths: &[u32], numjobs: &[u32], sizes: &[u32]) -> Vec<Workload> {
     let mut workloads = Vec::new();
     for bs in sizes {
         for numjobs in numjobs {
@@ -41,7 +41,7 @@ pub(crate) fn workloads(iodepths: &[u32], numjobs: &[u32], sizes: &[u32]) -> Vec
 }
 
 /// Every path under every workload, verified.
-pub(crate) fn trials(paths: &[&str], workloads: &[Workload], replicates: u32) -> Vec<Trial> {
+pub fn trials(paths: &[&str], workloads: &[Workload], replicates: u32) -> Vec<Trial> {
     let mut trials = Vec::new();
     for replicate in 0..replicates {
         for workload in workloads {
@@ -62,7 +62,7 @@ pub(crate) fn trials(paths: &[&str], workloads: &[Workload], replicates: u32) ->
 }
 
 /// A window of one second with this many I/Os.
-pub(crate) fn measurement(ios: u64, kind: VerdictKind) -> Measurement {
+pub fn measurement(ios: u64, kind: VerdictKind) -> Measurement {
     let mut latencies = histogram::new();
     for step in 0..ios.min(5000) {
         latencies.record(20_000 + 13 * step).expect("a latency within bounds");
@@ -83,7 +83,7 @@ pub(crate) fn measurement(ios: u64, kind: VerdictKind) -> Measurement {
 }
 
 /// Gives all trials of a path another verdict.
-pub(crate) fn judge(trials: &mut [Trial], path: &str, kind: VerdictKind) {
+pub fn judge(trials: &mut [Trial], path: &str, kind: VerdictKind) {
     for trial in trials.iter_mut().filter(|trial| trial.path.to_string() == path) {
         trial.outcome.measurement_mut().expect("a trial that was measured").verdict.kind = kind;
     }

@@ -1,11 +1,11 @@
 //! Trials with chosen figures.
 
+use crate::{Latency, Measurement, Slice, StudyRecord, Trial};
 use iopj_core::{Verdict, VerdictKind, Workload};
-use iopj_record::{Latency, Measurement, Slice, StudyRecord, Trial};
 
 /// A measured, verified trial of one second with this rate and, at a depth of 1, the latency that follows
 /// from it.
-pub(crate) fn trial(path: &str, workload: &Workload, replicate: u32, iops: u64) -> Trial {
+pub fn trial(path: &str, workload: &Workload, replicate: u32, iops: u64) -> Trial {
     let mean_ns = 1e9 / iops.max(1) as f64;
     let measurement = Measurement {
         window_ns: 1_000_000_000,
@@ -25,11 +25,11 @@ pub(crate) fn trial(path: &str, workload: &Workload, replicate: u32, iops: u64) 
 }
 
 /// The measurement of a trial, mutable.
-pub(crate) fn measurement(trial: &mut Trial) -> &mut Measurement {
+pub fn measurement(trial: &mut Trial) -> &mut Measurement {
     trial.outcome.measurement_mut().expect("a trial that was measured")
 }
 
 /// The record of a study of this many trials.
-pub(crate) fn study(planned_trials: u64) -> StudyRecord {
+pub fn study(planned_trials: u64) -> StudyRecord {
     StudyRecord { name: "known".into(), planned_trials, ..StudyRecord::default() }
 }

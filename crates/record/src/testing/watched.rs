@@ -1,17 +1,17 @@
 //! A constructed watch for tests of its page: two disks, meters of two scopes, and counting that rests.
 
+use crate::watch::{WatchEnd, WatchInterval, WatchRecord};
 use iopj_core::Scope;
 use iopj_core::evidence::{CpuTimes, DeviceEvidence};
 use iopj_core::watch::{
     Certainty, DeviceCompletions, EventCounts, ProgramCounts, SampledLatency, SeenCaching, SeenCompletion,
     SeenInterface, SeenPath, WatchEvidence, WatchPower, WatchSubject, WatchedDevice,
 };
-use iopj_record::watch::{WatchEnd, WatchInterval, WatchRecord};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// A watch of so many seconds in which every foreign text is `name`.
-pub(crate) fn watch(name: &str, seconds: u64) -> WatchRecord {
+pub fn watch(name: &str, seconds: u64) -> WatchRecord {
     let path = SeenPath {
         interface: SeenInterface::IoUring,
         sqpoll: false,

@@ -1,7 +1,7 @@
-//! Constructed trials for tests: cells whose replicates have figures given one by one.
+//! Cells whose replicates have figures given one by one.
 
+use crate::{Latency, Measurement, Trial};
 use iopj_core::{Length, Rw, Verdict, VerdictKind, Workload};
-use iopj_record::{Latency, Measurement, Trial};
 use std::time::Duration;
 
 /// The window of every constructed trial.
@@ -9,22 +9,28 @@ const WINDOW: Duration = Duration::from_secs(2);
 
 /// The figures of a cell's replicates; absent figures are 0, except for the I/Os that every trial did.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Measured {
-    pub(crate) mean_us: f64,
-    pub(crate) p50_us: f64,
-    pub(crate) p99_us: f64,
-    pub(crate) iops: f64,
-    pub(crate) cpu_percent: f64,
-    pub(crate) switches: f64,
+pub struct Measured {
+    /// Mean latency.
+    pub mean_us: f64,
+    /// Median latency.
+    pub p50_us: f64,
+    /// 99th percentile of latency.
+    pub p99_us: f64,
+    /// I/Os a second.
+    pub iops: f64,
+    /// CPU use in per cent of a core.
+    pub cpu_percent: f64,
+    /// Context switches per I/O.
+    pub switches: f64,
 }
 
 /// 4 KiB I/Os, one in flight for each job.
-pub(crate) fn workload(rw: Rw, numjobs: u32) -> Workload {
+pub fn workload(rw: Rw, numjobs: u32) -> Workload {
     Workload { rw, numjobs, length: Length::Runtime(WINDOW), ..Workload::default() }
 }
 
 /// The trials of a cell, all verified; a share of each factor is added to the replicate's figures.
-pub(crate) fn cell(path: &str, workload: &Workload, measured: Measured, spread: &[f64]) -> Vec<Trial> {
+pub fn cell(path: &str, workload: &Workload, measured: Measured, spread: &[f64]) -> Vec<Trial> {
     let trial = |(replicate, share): (usize, &f64)| Trial {
         replicate: replicate as u32,
         position: replicate as u64,
@@ -57,11 +63,11 @@ fn measurement(measured: Measured, factor: f64) -> Measurement {
 }
 
 /// The measurement of a trial, mutable.
-pub(crate) fn measurement_of(trial: &mut Trial) -> &mut Measurement {
+pub fn measurement_of(trial: &mut Trial) -> &mut Measurement {
     trial.outcome.measurement_mut().expect("a trial that was measured")
 }
 
 /// Gives trials another verdict.
-pub(crate) fn judge(trials: &mut [Trial], kind: VerdictKind) {
+pub fn judge(trials: &mut [Trial], kind: VerdictKind) {
     trials.iter_mut().for_each(|trial| measurement_of(trial).verdict.kind = kind);
 }
