@@ -28,6 +28,7 @@ pub mod paper_layouts;
 pub mod path_order;
 pub mod power;
 pub mod published;
+pub mod published_costs;
 pub(crate) mod routes;
 pub mod run_so_far;
 pub mod score;

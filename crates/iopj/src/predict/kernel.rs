@@ -9,6 +9,7 @@ use iopj_model::{Change, Kernel, Model};
 use iopj_report::analysis::explain::{
     ExplainOptions, FitOutcome, Fitted, Measure, Regressor, Unvaried, WorkloadCosts, explain,
 };
+use iopj_report::analysis::published::COSTS;
 use iopj_store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -192,7 +193,7 @@ fn counted(option: &str, path: &Path) -> anyhow::Result<Counted> {
              SERIES`"
         )
     };
-    let explanation = explain(&study, &trials, &ExplainOptions::default()).map_err(|_| none())?;
+    let explanation = explain(&study, &trials, &ExplainOptions::default(), &COSTS).map_err(|_| none())?;
     let mut counts = Counts::new();
     for block in &explanation.blocks {
         for (at, column) in block.columns.iter().enumerate().filter(|(_, column)| !column.refuted) {

@@ -5,7 +5,6 @@
 use super::admission::Admission;
 use super::grouping::{TrialSetup, ascending, grouped, paths};
 use super::metric::Metric;
-use super::paper_layouts::mean;
 use super::stats;
 use super::winner::Axis;
 use iopj_core::IoPath;
@@ -114,6 +113,11 @@ fn cell<'t>(
         watts,
         ios_per_joule,
     })
+}
+
+/// The mean of a figure over at least one measurement.
+pub fn mean(measured: &[&Measurement], figure: impl Fn(&Measurement) -> f64) -> f64 {
+    measured.iter().map(|measurement| figure(measurement)).sum::<f64>() / measured.len() as f64
 }
 
 #[cfg(test)]

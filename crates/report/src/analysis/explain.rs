@@ -14,19 +14,18 @@ mod ols;
 mod parts;
 mod trials;
 
-pub use completions::{
-    Completions, Crossing, CrossingOutcome, OrderAnswer, OrderCheck, PUBLISHED_IOPS_THREADS, PaperRow,
-};
+pub use completions::{Completions, Crossing, CrossingOutcome, OrderAnswer, OrderCheck, PaperRow};
 pub use difference::{CheapestRing, CostChange, PathDifference};
 pub use fit::{Fit, FitOutcome, Fitted, LEAST_DF, MOST_CORRELATION, Regressor, Term, Unvaried};
 pub(crate) use fixed::{FixedPartLack, FixedParts, FixedPartsTest, fixed_parts, is_counted};
 pub use hosts::{AtDepth, BothHosts, HostsDirectories, HostsRow, OverDepth, PerInterrupt};
 pub use lengths::{ByLength, Marginal};
 pub use measure::{MeanSpread, Measure};
-pub use parts::{CostRow, FunctionRow, GROUPS, Parts, USER_SPACE};
+pub use parts::{CostRow, FunctionRow, Parts, USER_SPACE};
 pub use trials::POLL_FUNCTIONS;
 
 use super::hosts::Processors;
+use super::published_costs::PublishedCosts;
 use iopj_core::{CostSource, IoPath, VerdictKind, Workload};
 use iopj_record::{Generator, StudyRecord, Trial};
 use serde::Serialize;
@@ -130,11 +129,12 @@ pub struct Column {
     pub refuted: bool,
 }
 
-/// Explains the trials of a store.
+/// Explains the trials of a store, beside published figures of loads and stores, whose sources are groups.
 pub fn explain(
     study: &StudyRecord,
     trials: &[Trial],
     question: &ExplainOptions,
+    published: &PublishedCosts,
 ) -> Result<Explanation, ExplainError> {
     let (runs, trials_without_costs) = runs(trials);
     if runs.is_empty() {
@@ -151,7 +151,7 @@ pub fn explain(
         trials_without_costs,
         blocks: groups(&runs, &question.paths, study.looks())
             .iter()
-            .map(|group| block(group, question, study.emulated.is_some()))
+            .map(|group| block(group, question, published, study.emulated.is_some()))
             .collect(),
         processors: Processors::of(study),
         over_depth: hosts::over_depth(&runs, &question.paths),
@@ -159,7 +159,12 @@ pub fn explain(
     })
 }
 
-fn block(group: &WorkloadTrials<'_>, question: &ExplainOptions, emulated: bool) -> WorkloadCosts {
+fn block(
+    group: &WorkloadTrials<'_>,
+    question: &ExplainOptions,
+    published: &PublishedCosts,
+    emulated: bool,
+) -> WorkloadCosts {
     let mut measures = Measure::available(&group.kinds());
     // Under emulation no time means anything.
     measures.retain(|measure| !emulated || *measure != Measure::CpuNs);
@@ -184,10 +189,13 @@ fn block(group: &WorkloadTrials<'_>, question: &ExplainOptions, emulated: bool) 
         columns: columns.collect(),
         totals,
         hosts: hosts::both_hosts(group, &measures, emulated),
-        parts: measures.iter().map(|measure| parts::parts(group, *measure, question.top)).collect(),
+        parts: measures
+            .iter()
+            .map(|measure| parts::parts(group, *measure, question.top, published))
+            .collect(),
         differences: first
             .map_or_else(Vec::new, |first| difference::differences(group, first, !question.paths.is_empty())),
-        completions: completions::completions(group, &measures, &fits, emulated),
+        completions: completions::completions(group, &measures, &fits, (published, emulated)),
         fewest: first.and_then(|first| difference::fewest(group, first)),
         fits,
         measures,

@@ -3,7 +3,7 @@
 use super::admission::Admission;
 use super::cost::{is_under, per_io_of};
 use super::grouping::{TrialSetup, grouped, setup};
-use super::published::{LOADS_STORES, TOTAL, source_holds};
+use super::published::COSTS;
 use super::stats::mean;
 use iopj_core::{CostKind, CostProfile, CostSource, FunctionCost, IoPath};
 use iopj_record::{Measurement, Trial};
@@ -55,7 +55,7 @@ fn table(first: &Trial, measured: &[(&Trial, &Measurement)]) -> LoadsStoresTable
     };
     let row =
         |source| LoadsStoresRow { source, per_io: paths.iter().map(|path| mean_of(path, source)).collect() };
-    let rows = LOADS_STORES.iter().map(|row| row.source).chain([TOTAL]).map(row).collect();
+    let rows = COSTS.groups().map(|group| row(group.source)).collect();
     let mut profiles = measured.iter().filter_map(|(_, one)| one.costs.as_ref());
     let sampled = profiles.any(|costs| costs.source != CostSource::Exact);
     LoadsStoresTable { setting: TrialSetup::of(first), paths, sampled, rows }
@@ -68,7 +68,7 @@ fn count(measurement: &Measurement, source: &str) -> Option<f64> {
 
 /// True if a function belongs to a source of the paper's table.
 fn belongs(function: &FunctionCost, source: &str) -> bool {
-    source_holds(source, &function.function, |directory| is_under(function, directory))
+    COSTS.holds(source, &function.function, |directory| is_under(function, directory))
 }
 
 #[cfg(test)]

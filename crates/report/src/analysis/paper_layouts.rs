@@ -3,6 +3,7 @@
 //! print.
 
 use super::admission::Admission;
+use super::efficiency::mean;
 pub use super::grouping::TrialSetup;
 use super::grouping::{ascending, grouped, paths};
 use super::published::Design;
@@ -229,11 +230,6 @@ fn design_row(interface: &'static str, trials: &[Trial]) -> DesignRow {
             .map(|((submission, completion), count)| (submission, completion, count))
             .collect(),
     }
-}
-
-/// The mean of a figure over at least one measurement.
-pub(super) fn mean(measured: &[&Measurement], figure: impl Fn(&Measurement) -> f64) -> f64 {
-    measured.iter().map(|measurement| figure(measurement)).sum::<f64>() / measured.len() as f64
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Figures that the papers print, as data, each with its place in the paper. iopj measured none of them; they
 //! are shown beside measured ones and test the papers' formulas.
 
-use iopj_core::{CompletionMode, IoPath};
+use crate::analysis::published_costs::{PublishedCosts, PublishedLoadsStores, TOTAL};
+use iopj_core::IoPath;
 use serde::Serialize;
 
 /// A paper.
@@ -94,40 +95,6 @@ pub fn latency(path: &IoPath) -> Option<&'static PublishedLatency> {
     LATENCY.iter().find(|row| row.path == path)
 }
 
-/// Loads plus stores under a kernel source directory or in functions of it: millions per second, 4 KiB random
-/// reads, 32 threads, `posix-sio`; `poll22` Table 2. The paper rounds each figure, so sums differ from the
-/// printed totals by up to 1.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct PublishedLoadsStores {
-    /// The directory, or the directory and the functions in it.
-    pub source: &'static str,
-    /// With interrupt completion.
-    pub interrupt: f64,
-    /// With poll completion.
-    pub poll: f64,
-    /// With hybrid completion.
-    pub hybrid: f64,
-}
-
-impl PublishedLoadsStores {
-    /// The figure of a completion mode.
-    pub fn of(&self, completion: CompletionMode) -> f64 {
-        match completion {
-            CompletionMode::Interrupt => self.interrupt,
-            CompletionMode::Poll => self.poll,
-            CompletionMode::Hybrid => self.hybrid,
-        }
-    }
-
-    /// Roughly how many per I/O: the paper prints no IOPS at its 32 threads, so those of Table 1 at 8 threads
-    /// are used.
-    pub fn approximate_per_io(&self, completion: CompletionMode) -> Option<f64> {
-        let path = format!("posix-sio/syscall/{completion}");
-        let at_8 = COMPLETION_MODES.iter().find(|row| row.path == path && row.numjobs == 8)?;
-        Some(self.of(completion) * 1e6 / at_8.iops)
-    }
-}
-
 /// The row of [`LOADS_STORES`] with this source, or the total.
 pub fn loads_stores(source: &str) -> Option<&'static PublishedLoadsStores> {
     LOADS_STORES.iter().chain([&LOADS_STORES_TOTAL]).find(|row| row.source == source)
@@ -137,7 +104,8 @@ const fn loads_stores_row(source: &'static str, figures: [f64; 3]) -> PublishedL
     PublishedLoadsStores { source, interrupt: figures[0], poll: figures[1], hybrid: figures[2] }
 }
 
-/// `poll22` Table 2, in its order; functions follow their directory.
+/// `poll22` Table 2, in its order; functions follow their directory: 4 KiB random reads, 32 threads, `posix-sio`.
+/// The paper rounds each figure, so sums differ from the printed totals by up to 1.
 pub const LOADS_STORES: [PublishedLoadsStores; 15] = [
     loads_stores_row("block/", [386.0, 759.0, 533.0]),
     loads_stores_row("block/ blk_poll", [0.0, 219.0, 70.0]),
@@ -156,38 +124,19 @@ pub const LOADS_STORES: [PublishedLoadsStores; 15] = [
     loads_stores_row("other", [1611.0, 2160.0, 2029.0]),
 ];
 
-/// The name of the totals' row.
-pub const TOTAL: &str = "total";
-
 /// The totals that `poll22` Table 2 prints.
 pub const LOADS_STORES_TOTAL: PublishedLoadsStores = loads_stores_row(TOTAL, [2710.0, 3190.0, 3612.0]);
 
-/// True if a row of `poll22` Table 2 counts a function of this name in the directories that `is_in` picks.
-/// Functions in none of the table's directories, including user space, are `other`; those in one of them with
-/// none of its names are that directory's `other`.
-pub fn source_holds(source: &str, function: &str, is_in: impl Fn(&str) -> bool) -> bool {
-    let sources = || LOADS_STORES.iter().map(|row| row.source);
-    let has_a_name_of = |directory: &str| {
-        let mut names = sources().filter_map(|row| row.strip_prefix(directory)?.strip_prefix(' '));
-        names.any(|name| name != "other" && fits(function, name))
-    };
-    match source.split_once(' ') {
-        None if source == TOTAL => true,
-        None if source == "other" => !sources().any(|row| row.ends_with('/') && is_in(row)),
-        None => is_in(source),
-        Some((directory, "other")) => is_in(directory) && !has_a_name_of(directory),
-        Some((directory, name)) => is_in(directory) && fits(function, name),
-    }
-}
-
-/// The paper's patterns: a name, a prefix `x*`, a part `*x*`.
-fn fits(function: &str, pattern: &str) -> bool {
-    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
-        (Some(_), Some(_)) => function.contains(pattern.trim_matches('*')),
-        (None, Some(beginning)) => function.starts_with(beginning),
-        _ => function == pattern,
-    }
-}
+/// `poll22` Table 2 with the I/Os of its Table 1 at 8 threads, because it prints none at its 32.
+pub const COSTS: PublishedCosts = PublishedCosts {
+    rows: &LOADS_STORES,
+    total: LOADS_STORES_TOTAL,
+    iops: loads_stores_row(
+        "IOPS",
+        [COMPLETION_MODES[5].iops, COMPLETION_MODES[1].iops, COMPLETION_MODES[3].iops],
+    ),
+    iops_threads: COMPLETION_MODES[1].numjobs,
+};
 
 /// What an interface offers: `iface23` Table 1 (what is optional counts as offered).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -354,6 +303,7 @@ pub const FABRIC_4_PRINTED: [PrintedFigure; 3] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iopj_core::CompletionMode;
 
     #[test]
     fn parts_of_the_loads_and_stores_add_up_to_what_is_printed() {
@@ -376,7 +326,7 @@ mod tests {
 
     #[test]
     fn loads_and_stores_per_io_are_approximate() {
-        let total = |completion| LOADS_STORES_TOTAL.approximate_per_io(completion).unwrap();
+        let total = |completion| COSTS.approximate_per_io(&LOADS_STORES_TOTAL, completion);
         let totals = [CompletionMode::Interrupt, CompletionMode::Poll, CompletionMode::Hybrid].map(total);
         for (about, printed) in totals.into_iter().zip([5290.0, 5580.0, 6600.0]) {
             assert!((about - printed).abs() < 10.0, "{about} {printed}");

@@ -10,7 +10,8 @@ use crate::analysis::loads_stores::{LoadsStoresTable, loads_stores_tables};
 use crate::analysis::paper_layouts::{
     self, CompletionTable, DesignRow, LatencyRow, LatencyTable, TrialSetup,
 };
-use crate::analysis::published::{self, LOADS_STORES, LOADS_STORES_TOTAL, PublishedLoadsStores};
+use crate::analysis::published::{self, COSTS};
+use crate::analysis::published_costs::PublishedLoadsStores;
 use iopj_core::{CompletionMode, IoPath};
 use iopj_record::{EnergySource, StudyRecord, Trial};
 
@@ -165,7 +166,7 @@ fn loads_stores_text(table: &LoadsStoresTable) -> String {
         if path.interface() == "posix-sio" {
             grid = grid.right("paper, about", |row| {
                 let published = published::loads_stores(row.source);
-                or_dash(published.and_then(|one| one.approximate_per_io(path.completion())), thousands)
+                or_dash(published.map(|one| COSTS.approximate_per_io(one, path.completion())), thousands)
             });
         }
     }
@@ -179,7 +180,7 @@ fn loads_stores_text(table: &LoadsStoresTable) -> String {
 }
 
 fn published_text() -> String {
-    let rows: Vec<&PublishedLoadsStores> = LOADS_STORES.iter().chain([&LOADS_STORES_TOTAL]).collect();
+    let rows: Vec<&PublishedLoadsStores> = COSTS.groups().collect();
     let mut grid = Table::of(&rows).left("source", |row| row.source.to_owned());
     for mode in [CompletionMode::Interrupt, CompletionMode::Poll, CompletionMode::Hybrid] {
         grid = grid.right(mode.to_string(), move |row| thousands(row.of(mode)));

@@ -7,6 +7,7 @@ use iopj_core::fabric::{NicEvidence, TargetHostEvidence, VectorEvidence};
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FabricEvidence, FunctionCost, Space, VerdictKind};
 use iopj_record::{StudyRecord, Trial};
 use iopj_report::analysis::explain::{BothHosts, Explanation, HostsRow, explain};
+use iopj_report::analysis::published::COSTS;
 use iopj_report::render::explanation;
 
 const PATH: &str = "libaio/syscall/interrupt";
@@ -87,7 +88,7 @@ fn arm() -> StudyRecord {
 }
 
 fn explained(study: &StudyRecord, trials: &[Trial]) -> Explanation {
-    explain(study, trials, &question(&[])).unwrap()
+    explain(study, trials, &question(&[]), &COSTS).unwrap()
 }
 
 fn both(explanation: &Explanation, block: usize) -> &BothHosts {

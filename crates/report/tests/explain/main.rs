@@ -15,6 +15,7 @@ use iopj_report::analysis::explain::{
     CostChange, Crossing, CrossingOutcome, ExplainError, ExplainOptions, Explanation, FitOutcome, Fitted,
     MeanSpread, Measure, OrderAnswer, Regressor, WorkloadCosts, explain,
 };
+use iopj_report::analysis::published::COSTS;
 use iopj_report::render::explanation;
 
 fn question(paths: &[&str]) -> ExplainOptions {
@@ -22,7 +23,7 @@ fn question(paths: &[&str]) -> ExplainOptions {
 }
 
 fn explained(trials: &[Trial], paths: &[&str]) -> Explanation {
-    explain(&study(true), trials, &question(paths)).unwrap()
+    explain(&study(true), trials, &question(paths), &COSTS).unwrap()
 }
 
 fn only(trials: &[Trial], paths: &[&str]) -> WorkloadCosts {
@@ -145,7 +146,8 @@ fn directories_groups_and_functions_hold_what_was_put_in() {
     assert_eq!((first.function.as_str(), means(&first.figures)), ("blk_poll", vec![0.0, 1200.0, 80.0]));
     assert_eq!(parts.functions.len(), 15);
     let top =
-        explain(&study(true), &three(&workload(1, 1000)), &ExplainOptions { paths: vec![], top: 2 }).unwrap();
+        explain(&study(true), &three(&workload(1, 1000)), &ExplainOptions { paths: vec![], top: 2 }, &COSTS)
+            .unwrap();
     assert_eq!(top.blocks[0].parts[1].functions.len(), 2);
 }
 
@@ -244,7 +246,7 @@ fn noise_is_no_difference_and_one_replicate_shows_none() {
 #[test]
 fn the_papers_orders_are_decided_per_io() {
     let completions_of = |trials: &[Trial], emulated: bool| {
-        let blocks = explain(&study(emulated), trials, &question(&[])).unwrap().blocks;
+        let blocks = explain(&study(emulated), trials, &question(&[]), &COSTS).unwrap().blocks;
         blocks.into_iter().next().unwrap().completions.unwrap()
     };
     let completions = completions_of(&three(&workload(1, 1000)), false);
@@ -376,7 +378,7 @@ fn sampled_profiles_say_so_and_are_not_fitted() {
         costs.kinds = vec![CostKind::CpuTime];
         costs.functions.iter_mut().for_each(|function| function.cost.cpu_ns = function.cost.instructions / 2);
     }
-    let found = explain(&study(false), &trials, &question(&[])).unwrap();
+    let found = explain(&study(false), &trials, &question(&[]), &COSTS).unwrap();
     let block = &found.blocks[0];
     assert_eq!(block.measures, [Measure::CpuNs]);
     assert_eq!(means(total(block, "kernel_cpu_ns")), [1132.5, 1660.0, 1825.0]);
@@ -386,14 +388,14 @@ fn sampled_profiles_say_so_and_are_not_fitted() {
     assert!(text.contains("sampled by perf on all cores, a count is samples by period: cpu-clock"), "{text}");
     assert!(!text.contains("fixed part") && !text.contains("loads plus stores"), "{text}");
     // Under emulation a time means nothing.
-    assert_eq!(explain(&study(true), &trials, &question(&[])).unwrap().blocks[0].measures, []);
+    assert_eq!(explain(&study(true), &trials, &question(&[]), &COSTS).unwrap().blocks[0].measures, []);
 }
 
 #[test]
 fn stores_without_costs_say_how_to_get_them() {
     let mut trials = three(&workload(1, 1000));
     let asked = question(&["libaio/syscall/interrupt"]);
-    let error = explain(&study(true), &trials, &asked).unwrap_err();
+    let error = explain(&study(true), &trials, &asked, &COSTS).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the store holds no costs of libaio/syscall/interrupt: name paths of posix-sio/syscall/interrupt, \
@@ -402,7 +404,7 @@ fn stores_without_costs_say_how_to_get_them() {
     measurement(&mut trials[0]).costs = None;
     assert_eq!(explained(&trials, &[]).trials_without_costs, 1);
     trials.iter_mut().for_each(|trial| measurement(trial).costs = None);
-    let error = explain(&study(true), &trials, &question(&[])).unwrap_err();
+    let error = explain(&study(true), &trials, &question(&[]), &COSTS).unwrap_err();
     assert_eq!(error, ExplainError::NoCosts);
     assert!(
         error.to_string().contains("`iopj lab run STUDY --exact`")

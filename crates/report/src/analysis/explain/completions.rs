@@ -3,16 +3,13 @@
 
 use super::fit::{Fitted, Term};
 use super::measure::{MeanSpread, Measure};
-use super::parts::{GROUPS, group_name, is_in_group};
+use super::parts::is_in_group;
 use super::trials::WorkloadTrials;
-use crate::analysis::published::{LOADS_STORES, LOADS_STORES_TOTAL, completion_mode};
+use crate::analysis::published_costs::{PublishedCosts, PublishedLoadsStores};
 use crate::analysis::stats::{LEVEL, Method, holm, mean, over, t_test};
 use iopj_core::{CompletionMode, IoPath, Rw, SioCompletion, Sleep, Workload};
 use serde::Serialize;
 
-/// The thread count of the paper's first table whose IOPS turn its second table into approximate figures per
-/// I/O.
-pub const PUBLISHED_IOPS_THREADS: u32 = 8;
 /// Poll's `kernel/sched/` is near nothing below this share of interrupt's.
 const NEAR_NOTHING: f64 = 0.1;
 
@@ -115,7 +112,7 @@ pub(super) fn completions(
     group: &WorkloadTrials<'_>,
     measures: &[Measure],
     fits: &[Fitted],
-    emulated: bool,
+    (published, emulated): (&PublishedCosts, bool),
 ) -> Option<Completions> {
     let column = |mode: &dyn Fn(SioCompletion) -> bool| {
         let is = |path: IoPath| matches!(path, IoPath::PosixSio(own) if mode(own));
@@ -141,8 +138,12 @@ pub(super) fn completions(
     Some(Completions {
         columns,
         crossings: crossings.collect(),
-        orders: if counted { orders(group, columns, emulated) } else { Vec::new() },
-        table: if counted && is_the_papers(group.workload) { table(group, columns) } else { Vec::new() },
+        orders: if counted { orders(group, columns, published, emulated) } else { Vec::new() },
+        table: if counted && is_the_papers(group.workload) {
+            table(group, columns, published)
+        } else {
+            Vec::new()
+        },
     })
 }
 
@@ -213,12 +214,17 @@ const ORDERS: [Asked; 6] = [
 
 /// Each involves poll or hybrid, so under emulation, where spins mean nothing, there are means and no
 /// answers.
-fn orders(group: &WorkloadTrials<'_>, columns: [usize; 3], emulated: bool) -> Vec<OrderCheck> {
+fn orders(
+    group: &WorkloadTrials<'_>,
+    columns: [usize; 3],
+    published: &PublishedCosts,
+    emulated: bool,
+) -> Vec<OrderCheck> {
     let values = |of: &str| {
-        let at = (0..GROUPS).find(|at| group_name(*at) == of).unwrap_or(GROUPS);
         columns.map(|column| {
-            group.cells[column]
-                .values(&|run| Some(run.sum(Measure::LoadsPlusStores, |function| is_in_group(function, at))))
+            group.cells[column].values(&|run| {
+                Some(run.sum(Measure::LoadsPlusStores, |function| is_in_group(published, function, of)))
+            })
         })
     };
     let tested = |a: &[f64], b: &[f64]| {
@@ -263,26 +269,23 @@ fn answer(differences: &[f64], p: &[Option<f64>]) -> OrderAnswer {
     }
 }
 
-fn table(group: &WorkloadTrials<'_>, columns: [usize; 3]) -> Vec<PaperRow> {
-    let iops = |mode| completion_mode(&IoPath::PosixSio(mode), PUBLISHED_IOPS_THREADS).map(|row| row.iops);
-    let modes = [SioCompletion::Interrupt, SioCompletion::Poll, SioCompletion::Hybrid(Sleep::Auto)];
-    let [Some(interrupt), Some(poll), Some(hybrid)] = modes.map(iops) else { return Vec::new() };
-    let row = |at: usize| {
-        let row = LOADS_STORES.get(at).unwrap_or(&LOADS_STORES_TOTAL);
-        let of = |column: usize| {
-            group.cells[column]
-                .figure(&|run| Some(run.sum(Measure::LoadsPlusStores, |function| is_in_group(function, at))))
-        };
+fn table(group: &WorkloadTrials<'_>, columns: [usize; 3], published: &PublishedCosts) -> Vec<PaperRow> {
+    let row = |row: &PublishedLoadsStores| {
+        let of =
+            |column: usize| {
+                group.cells[column].figure(&|run| {
+                    Some(run.sum(Measure::LoadsPlusStores, |function| {
+                        is_in_group(published, function, row.source)
+                    }))
+                })
+            };
+        let modes = [CompletionMode::Interrupt, CompletionMode::Poll, CompletionMode::Hybrid];
         PaperRow {
             source: row.source,
             measured_per_io: columns.map(of),
-            published_m_per_s: [row.interrupt, row.poll, row.hybrid],
-            published_per_io_approx: [
-                row.interrupt * 1e6 / interrupt,
-                row.poll * 1e6 / poll,
-                row.hybrid * 1e6 / hybrid,
-            ],
+            published_m_per_s: modes.map(|mode| row.of(mode)),
+            published_per_io_approx: modes.map(|mode| published.approximate_per_io(row, mode)),
         }
     };
-    (0..GROUPS).map(row).collect()
+    published.groups().map(row).collect()
 }

@@ -3,7 +3,7 @@
 use super::measure::{MeanSpread, Measure};
 use super::trials::{CountedTrial, PathTrials, WorkloadTrials};
 use crate::analysis::cost::{self, UNKNOWN};
-use crate::analysis::published::{LOADS_STORES, TOTAL, source_holds};
+use crate::analysis::published_costs::PublishedCosts;
 use iopj_core::evidence::EngineEvidence;
 use iopj_core::{CostKind, FunctionCost, Space};
 use serde::Serialize;
@@ -11,8 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The name of everything that programs executed.
 pub const USER_SPACE: &str = "user space";
-/// The papers' groups: the rows of `poll22` Table 2 and their total.
-pub const GROUPS: usize = LOADS_STORES.len() + 1;
 
 /// A name with a figure for each column of its block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,7 +43,7 @@ pub struct Parts {
     pub directories: Vec<CostRow>,
     /// The share of `unknown` in the kernel's part in per cent, for each column.
     pub unknown_percent: Vec<f64>,
-    /// The papers' groups, in the order of `poll22` Table 2; `other` holds everything else, user space
+    /// The groups of a published table, in its order; `other` holds everything else, user space
     /// included.
     pub groups: Vec<CostRow>,
     /// The kernel's functions with the greatest figures, without those that they call.
@@ -96,7 +94,12 @@ fn row<'a>(
 }
 
 /// All costs in one measure, by place in the code; of the functions the first `top`.
-pub(super) fn parts(group: &WorkloadTrials<'_>, measure: Measure, top: usize) -> Parts {
+pub(super) fn parts(
+    group: &WorkloadTrials<'_>,
+    measure: Measure,
+    top: usize,
+    published: &PublishedCosts,
+) -> Parts {
     let unknown_percent = group.cells.iter().map(|cell| {
         let (kernel, unknown) = (
             cell.mean(&|run| run.kernel(measure)),
@@ -104,14 +107,14 @@ pub(super) fn parts(group: &WorkloadTrials<'_>, measure: Measure, top: usize) ->
         );
         if kernel > 0.0 { 100.0 * unknown / kernel } else { 0.0 }
     });
-    let of_group = |at: usize| {
-        row(group, group_name(at), &|run| Some(run.sum(measure, |function| is_in_group(function, at))))
+    let of_group = |source: &str| {
+        row(group, source, &|run| Some(run.sum(measure, |function| is_in_group(published, function, source))))
     };
     Parts {
         measure,
         directories: directories(group, measure),
         unknown_percent: unknown_percent.collect(),
-        groups: (0..GROUPS).map(of_group).collect(),
+        groups: published.groups().map(|row| of_group(row.source)).collect(),
         functions: functions(group, measure, top),
     }
 }
@@ -183,21 +186,17 @@ fn functions(group: &WorkloadTrials<'_>, measure: Measure, top: usize) -> Vec<Fu
     rows
 }
 
-/// The name of a group: a row of the paper's table, or its last, the total.
-pub(super) fn group_name(at: usize) -> &'static str {
-    LOADS_STORES.get(at).map_or(TOTAL, |row| row.source)
-}
-
-/// True if the paper's row would include the function.
-pub(super) fn is_in_group(function: &FunctionCost, at: usize) -> bool {
+/// True if the published row would include the function.
+pub(super) fn is_in_group(published: &PublishedCosts, function: &FunctionCost, source: &str) -> bool {
     // A suffix that the compiler appended is not part of the symbol.
     let name = function.function.split('.').next().unwrap_or_default();
-    source_holds(group_name(at), name, |directory| is_in(function, directory))
+    published.holds(source, name, |directory| is_in(function, directory))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::published::COSTS;
     use iopj_core::Cost;
 
     fn groups_of(space: Space, function: &str, directory: Option<&str>) -> Vec<&'static str> {
@@ -208,7 +207,7 @@ mod tests {
             directory: directory.map(str::to_owned),
             cost: Cost::default(),
         };
-        (0..GROUPS).filter(|at| is_in_group(&function, *at)).map(group_name).collect()
+        COSTS.groups().map(|row| row.source).filter(|row| is_in_group(&COSTS, &function, row)).collect()
     }
 
     #[test]

@@ -4,9 +4,10 @@
 use super::{estimate, letters, number};
 use crate::analysis::explain::{
     Completions, Crossing, CrossingOutcome, Fit, FitOutcome, Fitted, MOST_CORRELATION, OrderAnswer,
-    OrderCheck, PUBLISHED_IOPS_THREADS, PaperRow, Term, Unvaried, WorkloadCosts,
+    OrderCheck, PaperRow, Term, Unvaried, WorkloadCosts,
 };
 use crate::analysis::grouping::unique;
+use crate::analysis::published::COSTS;
 use crate::render::number::{or_dash, thousands};
 use crate::render::table::Table;
 use crate::render::text::{WIDTH, letter, wrap};
@@ -223,8 +224,9 @@ fn table(rows: &[PaperRow]) -> String {
     let words = format!(
         "i interrupt, p poll, h hybrid. Measured here: per I/O. Published (poll22, Table 2, 32 threads, a \
          saturated drive): M/s, rounded, so sums are off by up to 1. ~/IO is approximate: the published M/s \
-         over the IOPS of the paper's Table 1 at {PUBLISHED_IOPS_THREADS} threads, because it prints none \
-         at 32."
+         over the IOPS of the paper's Table 1 at {} threads, because it prints none \
+         at 32.",
+        COSTS.iops_threads
     );
     format!("\nbeside the paper's Table 2\n{}{}", table.text(), wrap(&words, WIDTH, "  "))
 }
