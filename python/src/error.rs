@@ -1,6 +1,6 @@
 //! The exception of what iopj itself refuses or finds wrong.
 
-use iopj_report::analysis::asked::Wrong;
+use iopj_analysis::asked::Wrong;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::{PyErr, create_exception};
 

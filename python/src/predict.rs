@@ -1,13 +1,13 @@
 //! Predictions for Python: the cost model that a store calibrates, and what it says of other workloads.
 
 use crate::error::{Error, wrong};
+use iopj_analysis::Admission;
+use iopj_analysis::asked::{Wrong, rate};
 use iopj_core::workload::Rw;
 use iopj_core::{IoPath, parse_bytes, parse_duration};
 use iopj_model::answers::{Group, RANKED, Wanted, closed, json, simulated};
 use iopj_model::{Case, DataSheet, Load, Model, observations};
 use iopj_record::{StudyRecord, Trial};
-use iopj_report::analysis::Admission;
-use iopj_report::analysis::asked::{Wrong, rate};
 use pyo3::PyErr;
 use serde::Deserialize;
 use std::collections::BTreeSet;

@@ -21,7 +21,7 @@ const EMULATOR: (&str, &str) = ("qemu-aarch64", "qemu-user");
 const TESTED: &str = "--package iopj-path --package iopj-core --package iopj-probe";
 /// More of them: their unit tests run for Arm only in the soak.
 const PORTABLE: &str = "--package iopj-fabric --package iopj-study --package iopj-record --package \
-                        iopj-store --package iopj-report";
+                        iopj-store --package iopj-analysis --package iopj-report";
 
 pub(crate) fn run(workspace: &Workspace, mut options: Options) -> Result<()> {
     let release = options.flag("--release");

@@ -40,7 +40,7 @@ const COMPUTING: [&str; 8] =
     ["browser", "data", "docs", "pdf", "sequential", "simulation", "truth", "winner"];
 /// The crate whose unit tests draw whole pages, which go on there, too, and their module.
 const WITH_DRAWINGS: &str = "iopj_report";
-pub(crate) const DRAWING: &str = "render::html::";
+pub(crate) const DRAWING: &str = "html::";
 
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;

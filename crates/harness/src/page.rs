@@ -2,9 +2,9 @@
 
 use crate::{study, texts};
 use html5gum::{Token, Tokenizer};
+use iopj_analysis::Admission;
 use iopj_record::{Outcome, StudyRecord, Trial, Unavailable};
-use iopj_report::analysis::Admission;
-use iopj_report::render::html;
+use iopj_report::html;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 

@@ -2,11 +2,10 @@
 //! which it is read, or refused, in the end.
 
 use crate::study;
+use iopj_analysis::Admission;
 use iopj_core::fabric::HostSide;
 use iopj_record::export::Detail;
 use iopj_record::{StudyRecord, Trial};
-use iopj_report::analysis::Admission;
-use iopj_report::render;
 use iopj_store::{Store, StoreError};
 use rusqlite::Connection;
 use rusqlite::limits::Limit;
@@ -126,7 +125,7 @@ fn read(path: &Path) -> Result<(), StoreError> {
         let _ = (store.readings(meter.id), store.marks(meter.session));
     }
     let (study, trials) = (store.study()?, store.all_trials()?);
-    let text = render::report(&study, &trials, Admission::default());
+    let text = iopj_report::report(&study, &trials, Admission::default());
     assert!(!text.contains('\u{1b}'), "an escape reaches the terminal");
     let mut json = Vec::new();
     if store.write_json(Detail::Full, &mut json).is_ok() {

@@ -7,11 +7,10 @@ use crate::args::{AdviseArgs, Asking, Competing};
 use crate::opened::open;
 use crate::output::{FAILURES, note, print, print_json};
 use anyhow::anyhow;
+use iopj_analysis::advise::next::next_study;
+use iopj_analysis::advise::{AdviseError, AdviseQuestion, advise as advise_on};
+use iopj_analysis::asked::{AdviseWords, Wrong};
 use iopj_record::StudyRecord;
-use iopj_report::analysis::advise::next::next_study;
-use iopj_report::analysis::advise::{AdviseError, AdviseQuestion, advise as advise_on};
-use iopj_report::analysis::asked::{AdviseWords, Wrong};
-use iopj_report::render;
 use std::process::ExitCode;
 
 pub(crate) fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
@@ -31,9 +30,9 @@ pub(crate) fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
     next.iter().for_each(|(next, file)| written(file, &next.why));
     let advice = advice.map_err(|why| anyhow!("{}: {why}", args.store.display()))?;
     if args.json {
-        print_json(&render::json::advice(&advice, &question))?;
+        print_json(&iopj_report::json::advice(&advice, &question))?;
     } else {
-        print(&render::advice(&advice, &question))?;
+        print(&iopj_report::advice(&advice, &question))?;
     }
     let mut answers = advice.groups.iter().flat_map(|group| &group.answers);
     let any = answers.any(|answer| answer.way().is_some());

@@ -2,10 +2,10 @@
 
 use crate::args::Again;
 use clap::ValueEnum;
+use iopj_analysis::Admission;
+use iopj_analysis::steady::is_unsteady;
 use iopj_core::VerdictKind;
 use iopj_record::{Outcome, StudyRecord, Trial};
-use iopj_report::analysis::Admission;
-use iopj_report::analysis::steady::is_unsteady;
 use iopj_store::{Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

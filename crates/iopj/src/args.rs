@@ -29,8 +29,8 @@ pub(crate) use watch::WatchArgs;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+use iopj_analysis::Admission;
 use iopj_engine::PciAddress;
-use iopj_report::analysis::Admission;
 use iopj_run::import::KernelVersion;
 use std::path::PathBuf;
 

@@ -13,7 +13,7 @@ use iopj_engine::target::{TakePlan, make_file, plan_taking};
 use iopj_lab::Arch;
 use iopj_load::fio::Fio;
 use iopj_record::Unavailable;
-use iopj_report::render::{Table, WIDTH, escape, unavailable, wrap};
+use iopj_report::{Table, WIDTH, escape, unavailable, wrap};
 use iopj_run::Options;
 use iopj_run::paths::check_paths;
 use serde_json::{Value, json};

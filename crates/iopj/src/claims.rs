@@ -3,7 +3,7 @@
 use crate::args::ClaimsArgs;
 use crate::opened::open;
 use crate::output::{print, print_json};
-use iopj_report::analysis::claims::{ClaimContext, decide};
+use iopj_papers::claims::{ClaimContext, decide};
 use std::process::ExitCode;
 
 pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
@@ -11,9 +11,9 @@ pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
     let (study, trials) = (store.study()?, store.trials()?);
     let claims = decide(&trials, &ClaimContext::of(&study, &trials, args.competing.admission()));
     if args.json {
-        print_json(&iopj_report::render::json::claims(&claims)?)?;
+        print_json(&iopj_report::json::claims(&claims)?)?;
     } else {
-        print(&iopj_report::render::claims(&claims, args.all))?;
+        print(&iopj_report::claims(&claims, args.all))?;
     }
     Ok(ExitCode::SUCCESS)
 }

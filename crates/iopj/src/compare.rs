@@ -4,8 +4,7 @@ use crate::args::CompareArgs;
 use crate::opened::open;
 use crate::output::{FAILURES, print, print_json};
 use anyhow::anyhow;
-use iopj_report::analysis::compare::{Comparison, compare as compare_trials, compare_within, gate};
-use iopj_report::render;
+use iopj_analysis::compare::{Comparison, compare as compare_trials, compare_within, gate};
 use std::process::ExitCode;
 
 pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
@@ -21,10 +20,10 @@ pub(crate) fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
     };
     if args.json {
         let gated = gated.as_ref().map(|(percent, gate)| (*percent, gate));
-        print_json(&render::json::comparison(&comparison, gated)?)?;
+        print_json(&iopj_report::json::comparison(&comparison, gated)?)?;
     } else {
-        let gate = gated.as_ref().map(|(percent, gate)| render::gate(gate, *percent));
-        print(&(render::comparison(&comparison) + &gate.unwrap_or_default()))?;
+        let gate = gated.as_ref().map(|(percent, gate)| iopj_report::gate(gate, *percent));
+        print(&(iopj_report::comparison(&comparison) + &gate.unwrap_or_default()))?;
     }
     if let Some(nothing) = nothing {
         return Err(nothing.into());

@@ -4,7 +4,7 @@ use crate::output::{print, print_json};
 use iopj_core::format_bytes;
 use iopj_engine::target::TakePlan;
 use iopj_host::settings::Change;
-use iopj_report::render::{WIDTH, escape, unavailable, wrap};
+use iopj_report::{WIDTH, escape, unavailable, wrap};
 use iopj_run::blocks::clock;
 use iopj_run::{PlannedBytes, RunPlan, RunTime};
 use iopj_study::plan::Cell;

@@ -4,9 +4,9 @@ use crate::args::ExplainArgs;
 use crate::opened::open;
 use crate::output::{print, print_json};
 use anyhow::Context;
+use iopj_analysis::explain::{ExplainOptions, explain as explain_trials};
 use iopj_core::IoPath;
-use iopj_report::analysis::explain::{ExplainOptions, explain as explain_trials};
-use iopj_report::analysis::published::COSTS;
+use iopj_papers::published::COSTS;
 use std::process::ExitCode;
 
 pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
@@ -18,7 +18,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         print_json(&serde_json::to_value(&explanation)?)?;
     } else {
-        print(&iopj_report::render::explanation(&explanation))?;
+        print(&iopj_report::explanation(&explanation))?;
     }
     Ok(ExitCode::SUCCESS)
 }

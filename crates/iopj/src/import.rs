@@ -2,7 +2,7 @@
 
 use crate::args::{ImportArgs, ImportFormat};
 use crate::output::{print, print_json};
-use iopj_report::render::escape;
+use iopj_report::escape;
 use iopj_run::import;
 use std::process::ExitCode;
 

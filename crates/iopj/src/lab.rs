@@ -4,6 +4,7 @@ use crate::args::{GuestArgs, LabCommand, LabRunArgs};
 use crate::output::{FAILURES, INTERRUPTED, USAGE, fail, note, print, print_json};
 use crate::signals;
 use anyhow::{Context, anyhow, bail};
+use iopj_analysis::Admission;
 use iopj_core::{Grant, IoPath, Transport, parse_duration};
 use iopj_lab::cache::Cache;
 use iopj_lab::image::Program;
@@ -14,8 +15,7 @@ use iopj_lab::session::{
 use iopj_lab::{Arch, LabError, add_soft_roce, vm};
 use iopj_probe::HeldCounters;
 use iopj_record::Generator;
-use iopj_report::analysis::Admission;
-use iopj_report::render::Table;
+use iopj_report::Table;
 use iopj_run::{programs, read_study};
 use iopj_store::Store;
 use iopj_study::{Fabric, Study, parse_paths};
@@ -267,7 +267,7 @@ fn close(study: &GuestStudy<'_>, done: StudyDone, exact: bool) -> anyhow::Result
             trials.len()
         ));
     }
-    print(&iopj_report::render::report(&found, &trials, Admission::default().of(&found)))?;
+    print(&iopj_report::report(&found, &trials, Admission::default().of(&found)))?;
     print(&format!("store: {store}\n"))?;
     match done.status {
         0 => Ok(0),

@@ -2,7 +2,7 @@
 //! events docs/json.md names.
 
 use crate::args::LogFormat;
-use iopj_report::render::escape_json;
+use iopj_report::escape_json;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 use std::fmt;

@@ -9,7 +9,7 @@ use iopj_core::files::read_whole;
 use iopj_meter::log::read;
 use iopj_meter::{Channel, ChannelKind, LocalMeter, accuracy_text};
 use iopj_record::Trial;
-use iopj_report::render::escape;
+use iopj_report::escape;
 use iopj_run::energy::{self, LogClock};
 use iopj_store::Store;
 use serde_json::json;

@@ -5,7 +5,7 @@ use crate::signals;
 use crate::study;
 use iopj_core::Allow;
 use iopj_core::format_duration;
-use iopj_report::render::{WIDTH, escape, wrap};
+use iopj_report::{WIDTH, escape, wrap};
 use iopj_run::energy::{ChannelCheck, MeterCheck, READINGS, check};
 use iopj_run::read_study;
 use std::path::Path;

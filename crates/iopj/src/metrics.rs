@@ -1,7 +1,7 @@
 //! Where metrics go: a server that Prometheus asks, a file, or both.
 
 use crate::args::PublishArgs;
-use iopj_report::render::{Family, Label, openmetrics, prometheus_text};
+use iopj_report::{Family, Label, openmetrics, prometheus_text};
 use iopj_run::metrics::{MetricsError, MetricsFile, MetricsServer, MetricsText, Scrapes};
 
 /// Publishes families of metrics.

@@ -2,8 +2,8 @@
 
 use crate::log;
 use anyhow::Context;
-use iopj_report::render::html::Figures;
-use iopj_report::render::{escape, escape_json, escape_lines};
+use iopj_report::html::Figures;
+use iopj_report::{escape, escape_json, escape_lines};
 use rustix::fs::{CWD, OFlags, RenameFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::process::geteuid;

@@ -13,7 +13,7 @@ use crate::output::{note, print, print_json, write_figures, write_new};
 use anyhow::anyhow;
 use iopj_model::answers::{Group, RANKED, Scores, Wanted, closed, json, simulated};
 use iopj_model::{Case, DataSheet, Model, Observation, Scored, against, cross_validate};
-use iopj_report::render::html::{Predicted, predicted_figures};
+use iopj_report::html::{Predicted, predicted_figures};
 use load::Asked;
 use std::path::Path;
 use std::process::ExitCode;

@@ -8,7 +8,7 @@ use crate::log;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iopj_core::format_bytes;
 use iopj_record::{Outcome, Unavailable};
-use iopj_report::render::escape;
+use iopj_report::escape;
 use iopj_run::Progress;
 use iopj_run::blocks::clock;
 use iopj_study::plan::Cell;

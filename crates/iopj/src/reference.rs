@@ -5,7 +5,7 @@ use crate::meta::EXAMPLES;
 use crate::output::write_whole;
 use anyhow::Context;
 use clap::{Arg, Command, CommandFactory};
-use iopj_report::analysis::metric::Metric;
+use iopj_analysis::metric::Metric;
 use iopj_study::WorkloadMatrix;
 use iopj_study::keys::fields_of;
 use std::fmt::Write as _;

@@ -5,12 +5,11 @@ use crate::args::ReportArgs;
 use crate::opened::open;
 use crate::output::{Form, print, print_written, write, write_figures};
 use anyhow::{anyhow, bail};
+use iopj_analysis::advise::advise;
+use iopj_analysis::power::{PowerTrace, windows};
+use iopj_analysis::{Admission, workload_tables};
 use iopj_record::export::Detail;
 use iopj_record::{StudyRecord, Trial};
-use iopj_report::analysis::advise::advise;
-use iopj_report::analysis::power::{PowerTrace, windows};
-use iopj_report::analysis::{Admission, workload_tables};
-use iopj_report::render;
 use iopj_run::energy::{ChannelPower, traces};
 use iopj_store::{Checked, Store, StoreError};
 use std::process::ExitCode;
@@ -37,17 +36,20 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
         advise(&study, &trials, &question).map_err(|why| anyhow!("{}: {why}", args.store.display()))?;
     }
     if args.latex {
-        print(&render::latex(&workload_tables(&study, &trials, admission)))?;
+        print(&iopj_report::latex(&workload_tables(&study, &trials, admission)))?;
     } else if args.csv {
-        print(&render::csv(&workload_tables(&study, &trials, admission)))?;
+        print(&iopj_report::csv(&workload_tables(&study, &trials, admission)))?;
     } else if args.papers {
-        print(&render::paper_tables(&study, &trials, None, admission))?;
+        print(&iopj_report::paper_tables(&study, &trials, None, admission))?;
     } else if let Some(path) = &args.html {
-        write(path, render::html::page(&study, &trials, &power(&store, &trials)?, question).as_bytes())?;
+        write(path, iopj_report::html::page(&study, &trials, &power(&store, &trials)?, question).as_bytes())?;
     } else if let Some(folder) = &args.figures {
-        write_figures(folder, &render::html::figures(&study, &trials, &power(&store, &trials)?, question))?;
+        write_figures(
+            folder,
+            &iopj_report::html::figures(&study, &trials, &power(&store, &trials)?, question),
+        )?;
     } else if !wrote_parquet(args, &study, &trials, admission)? {
-        print(&render::report(&study, &trials, admission))?;
+        print(&iopj_report::report(&study, &trials, admission))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -55,7 +57,7 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
 /// What is sound of a store; damage is an error.
 fn check(store: &Store) -> anyhow::Result<ExitCode> {
     let Checked { sound, without } = store.check_all()?;
-    let name = render::escape(&store.path().display().to_string());
+    let name = iopj_report::escape(&store.path().display().to_string());
     let old = match without {
         0 => String::new(),
         1 => "; 1 trial is of an iopj that wrote no checksums".to_owned(),
@@ -92,7 +94,7 @@ fn wrote_parquet(
 ) -> anyhow::Result<bool> {
     let Some(path) = &args.parquet else { return Ok(false) };
     let mut bytes = Vec::new();
-    render::parquet(&workload_tables(study, trials, admission), &mut bytes)?;
+    iopj_report::parquet(&workload_tables(study, trials, admission), &mut bytes)?;
     write(path, &bytes)?;
     Ok(true)
 }

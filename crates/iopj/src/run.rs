@@ -8,12 +8,12 @@ use crate::output::{FAILURES, Form, INTERRUPTED, print, print_written};
 use crate::progress::{Followed, view};
 use crate::signals;
 use crate::study;
+use iopj_analysis::{Admission, sequential};
 use iopj_engine::target::is_file_made_as;
 use iopj_load::descriptors;
 use iopj_record::export::Detail;
 use iopj_record::{StudyRecord, Trial};
-use iopj_report::analysis::{Admission, sequential};
-use iopj_report::render::escape;
+use iopj_report::escape;
 use iopj_run::blocks::Look;
 use iopj_run::{Options, Progress, RunError, Summary};
 use iopj_store::Store;
@@ -131,7 +131,7 @@ fn conclude(summary: &Summary, view: Followed, args: &RunArgs) -> anyhow::Result
     if args.json {
         print_written(Form::Json, |out| store.write_json(Detail::Figures, out))?;
     } else {
-        print(&iopj_report::render::report(&study, &trials, Admission::default().of(&study)))?;
+        print(&iopj_report::report(&study, &trials, Admission::default().of(&study)))?;
         print(&kept(&study, trials.len(), summary))?;
     }
     if summary.interrupted {

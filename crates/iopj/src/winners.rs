@@ -4,8 +4,7 @@ use crate::args::WinnersArgs;
 use crate::opened::open;
 use crate::output::{print, print_json};
 use anyhow::anyhow;
-use iopj_report::analysis::asked::{WinnerWords, metric};
-use iopj_report::render;
+use iopj_analysis::asked::{WinnerWords, metric};
 use std::process::ExitCode;
 
 pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
@@ -20,7 +19,7 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
     question.metric = metric(args.metric.as_deref(), &study, &trials, question.admission)?;
     question.admits(&study).map_err(|why| anyhow!("{}: {why}", args.store.display()))?;
     if args.json {
-        print_json(&render::json::winners(&study, &trials, &question))?;
+        print_json(&iopj_report::json::winners(&study, &trials, &question))?;
         return Ok(ExitCode::SUCCESS);
     }
     if let (Some(emulator), None) = (&study.emulated, &args.metric) {
@@ -29,6 +28,6 @@ pub(crate) fn winners(args: &WinnersArgs) -> anyhow::Result<ExitCode> {
             question.metric
         ))?;
     }
-    print(&render::winners(&study, &trials, &question))?;
+    print(&iopj_report::winners(&study, &trials, &question))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,12 +3,12 @@
 //!
 //! Needs `qpdf` and poppler-utils: without them it fails if CI=true, and is skipped elsewhere.
 
+use iopj_analysis::Admission;
+use iopj_analysis::power::PowerTrace;
 use iopj_core::{PowerReading, Scope, VerdictKind};
 use iopj_record::testing::pages::{judge, study, trials, workloads};
 use iopj_record::testing::watched;
-use iopj_report::analysis::Admission;
-use iopj_report::analysis::power::PowerTrace;
-use iopj_report::render::html::{Figures, figures, watch_figures};
+use iopj_report::html::{Figures, figures, watch_figures};
 use std::path::Path;
 use std::process::Command;
 

@@ -1,15 +1,15 @@
 //! Trials that were not steady are flagged with their figures; steady ones are not.
 
+use iopj_analysis::Admission;
+use iopj_analysis::metric::Metric;
+use iopj_analysis::steady::{Flag, Unsteady, far_off, is_unsteady, trend, unsteady};
+use iopj_analysis::winner::{Axis, Decision, WinnerQuestion, winner_maps};
+use iopj_analysis::without_unsteady::maps_without_unsteady;
 use iopj_core::evidence::SteadyState;
 use iopj_core::{VerdictKind, Workload};
 use iopj_record::testing::plain::{measurement, study, trial};
 use iopj_record::{Outcome, Slice, Trial};
-use iopj_report::analysis::Admission;
-use iopj_report::analysis::metric::Metric;
-use iopj_report::analysis::steady::{Flag, Unsteady, far_off, is_unsteady, trend, unsteady};
-use iopj_report::analysis::winner::{Axis, Decision, WinnerQuestion, winner_maps};
-use iopj_report::analysis::without_unsteady::maps_without_unsteady;
-use iopj_report::render::{html, report, winners};
+use iopj_report::{html, report, winners};
 
 const PATH: &str = "io_uring/syscall/interrupt";
 

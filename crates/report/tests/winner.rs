@@ -1,17 +1,17 @@
 //! Winner maps of synthetic stores with known winners and equal paths.
 
-use iopj_core::{CostKind, CostProfile, CostSource, IoPath, VerdictKind, Workload};
-use iopj_record::testing::plain::{measurement, study, trial};
-use iopj_record::{Generator, Outcome, StudyRecord, Trial};
-use iopj_report::analysis::Admission;
-use iopj_report::analysis::admission::Barred;
-use iopj_report::analysis::metric::Metric;
-use iopj_report::analysis::stats::{LEVEL, Method};
-use iopj_report::analysis::winner::{
+use iopj_analysis::Admission;
+use iopj_analysis::admission::Barred;
+use iopj_analysis::metric::Metric;
+use iopj_analysis::stats::{LEVEL, Method};
+use iopj_analysis::winner::{
     Axis, AxisValue, Decision, MapCell, RankedPath, WinnerMap, WinnerQuestion, default_metric, rank,
     winner_maps,
 };
-use iopj_report::render::winners;
+use iopj_core::{CostKind, CostProfile, CostSource, IoPath, VerdictKind, Workload};
+use iopj_record::testing::plain::{measurement, study, trial};
+use iopj_record::{Generator, Outcome, StudyRecord, Trial};
+use iopj_report::winners;
 use proptest::prelude::*;
 
 const PATHS: [&str; 3] = ["posix-sio/syscall/interrupt", "io_uring/syscall/poll", "io_uring/sqpoll/poll"];

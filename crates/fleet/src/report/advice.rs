@@ -1,9 +1,9 @@
 //! Which path to roll out for a workload with its settings and generator, and what that saves.
 
 use super::read::{Figure, KindTrials};
-use iopj_report::analysis::metric::Metric;
-use iopj_report::analysis::stats::{Ratio, ratio_of_paired_means};
-use iopj_report::analysis::winner::{self, Axis, MapCell, WinnerQuestion, rank};
+use iopj_analysis::metric::Metric;
+use iopj_analysis::stats::{Ratio, ratio_of_paired_means};
+use iopj_analysis::winner::{self, Axis, MapCell, WinnerQuestion, rank};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

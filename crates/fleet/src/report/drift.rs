@@ -1,7 +1,7 @@
 //! What a month changes: a straight line through each host's latency over time, and the mean over hosts.
 
 use super::read::{Figure, KindTrials};
-use iopj_report::analysis::stats::{Method, slope, summarize, t_test};
+use iopj_analysis::stats::{Method, slope, summarize, t_test};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

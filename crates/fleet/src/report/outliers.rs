@@ -1,7 +1,7 @@
 //! Hosts that are far from the others of their kind: by median and MAD, which an outlier does not move.
 
 use super::read::{Figure, KindTrials};
-use iopj_report::analysis::stats::median;
+use iopj_analysis::stats::median;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

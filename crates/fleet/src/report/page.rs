@@ -3,8 +3,8 @@
 use super::text::{drift_words, off, percent, saved, take, title, winner};
 use super::winners::Mean;
 use super::{Advice, FleetReport, KindReport, PathFigures, WorkloadReport};
-use iopj_report::analysis::stats::{LEVEL, p_text};
-use iopj_report::render::html::{BarFigure, BarGroup, PathBar, TablePage, TableSection, table_page};
+use iopj_analysis::stats::{LEVEL, p_text};
+use iopj_report::html::{BarFigure, BarGroup, PathBar, TablePage, TableSection, table_page};
 use std::collections::BTreeMap;
 
 /// The page.

@@ -1,8 +1,8 @@
 //! The report as text for a terminal, and the words that text and page share.
 
 use super::{Advice, Drift, FleetReport, KindReport, Saving, WorkloadReport};
-use iopj_report::analysis::stats::{LEVEL, p_statement};
-use iopj_report::render::{Table, WIDTH, escape, wrap};
+use iopj_analysis::stats::{LEVEL, p_statement};
+use iopj_report::{Table, WIDTH, escape, wrap};
 use std::fmt::Write;
 
 /// The report.

@@ -2,9 +2,9 @@
 
 use super::advice::{self, Advice};
 use super::read::{Figure, KindTrials};
-use iopj_report::analysis::metric::Metric;
-use iopj_report::analysis::stats::{Summary, summarize};
-use iopj_report::analysis::winner::{self, Axis, MapCell, WinnerQuestion, rank};
+use iopj_analysis::metric::Metric;
+use iopj_analysis::stats::{Summary, summarize};
+use iopj_analysis::winner::{self, Axis, MapCell, WinnerQuestion, rank};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

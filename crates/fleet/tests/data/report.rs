@@ -2,8 +2,8 @@
 
 use crate::fleet::{DRIFT_PER_MONTH, DRIVES, Fleet, KERNELS, MONTHS, OUTLIER, PATHS};
 use crate::rows::{folder, gathered};
+use iopj_analysis::stats::LEVEL;
 use iopj_fleet::report::{FleetReport, KindReport, model, page, report, text};
-use iopj_report::analysis::stats::LEVEL;
 
 /// 24 hosts of one machine, so six of each drive and kernel.
 fn of_fleet() -> FleetReport {

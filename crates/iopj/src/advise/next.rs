@@ -2,8 +2,8 @@
 
 use crate::output::write_new;
 use anyhow::anyhow;
+use iopj_analysis::advise::next::{NextStudy, NextTable};
 use iopj_record::StudyRecord;
-use iopj_report::analysis::advise::next::{NextStudy, NextTable};
 use iopj_study::{Axis, Replicates, Study, WorkloadMatrix};
 use std::path::Path;
 

@@ -3,11 +3,11 @@
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::Error;
 use clap::{Arg, Command};
+use iopj_analysis::advise::Objective;
+use iopj_analysis::metric::Metric;
+use iopj_analysis::winner::Axis;
 use iopj_core::{CorunnerKind, IoPath, RateProcess, Rw, Workload, WriteSync};
 use iopj_record::Generator;
-use iopj_report::analysis::advise::Objective;
-use iopj_report::analysis::metric::Metric;
-use iopj_report::analysis::winner::Axis;
 use std::ffi::OsStr;
 
 /// A parser of any text with the values to complete, which are made only when they are asked for.

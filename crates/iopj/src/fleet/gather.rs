@@ -3,7 +3,7 @@
 use crate::args::GatherArgs;
 use crate::output::{FAILURES, note, print, print_json};
 use iopj_fleet::gather::{Gathered, gather as gather_stores};
-use iopj_report::render::escape;
+use iopj_report::escape;
 use serde_json::json;
 use std::fmt::Write;
 use std::process::ExitCode;

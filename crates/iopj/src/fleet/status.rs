@@ -6,7 +6,7 @@ use crate::output::{print, print_json};
 use crate::signals;
 use iopj_fleet::Campaign;
 use iopj_fleet::job::State;
-use iopj_report::render::escape;
+use iopj_report::escape;
 use iopj_run::blocks::clock;
 use std::collections::BTreeMap;
 use std::process::ExitCode;

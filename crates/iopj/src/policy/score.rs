@@ -5,12 +5,11 @@ use crate::args::ScoreArgs;
 use crate::opened::open;
 use crate::output::{FAILURES, print, print_json};
 use anyhow::anyhow;
+use iopj_analysis::metric::Metric;
+use iopj_analysis::score::{ScoreQuestion, admits, score as score_trials};
 use iopj_auto::{Aim, Policy};
 use iopj_core::PolicyName;
 use iopj_record::{StudyRecord, Trial};
-use iopj_report::analysis::metric::Metric;
-use iopj_report::analysis::score::{ScoreQuestion, admits, score as score_trials};
-use iopj_report::render;
 use iopj_study::{ScoreKeys, Study};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -31,7 +30,7 @@ pub(super) fn score(args: &ScoreArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         print_json(&json!(score))?;
     } else {
-        print(&render::score(&score))?;
+        print(&iopj_report::score(&score))?;
     }
     if let Some(why) = score.nothing() {
         return Err(anyhow!("{name}: nothing was tested: {why}"));

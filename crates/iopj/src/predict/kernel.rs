@@ -2,14 +2,14 @@
 //! kernel that the model was calibrated on.
 
 use anyhow::{Context, anyhow};
+use iopj_analysis::explain::{
+    ExplainOptions, FitOutcome, Fitted, Measure, Regressor, Unvaried, WorkloadCosts, explain,
+};
 use iopj_core::path::Submission;
 use iopj_core::{Generator, IoPath, Rw, Workload};
 use iopj_model::formula::Waiting;
 use iopj_model::{Change, Kernel, Model};
-use iopj_report::analysis::explain::{
-    ExplainOptions, FitOutcome, Fitted, Measure, Regressor, Unvaried, WorkloadCosts, explain,
-};
-use iopj_report::analysis::published::COSTS;
+use iopj_papers::published::COSTS;
 use iopj_store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -35,7 +35,7 @@ pub(super) fn load(args: &PredictArgs) -> anyhow::Result<Asked> {
         return replayed(args, file);
     }
     let Some(text) = &args.rate else { return Ok(Asked::Closed) };
-    let iops = iopj_report::analysis::asked::rate(text)? as f64;
+    let iops = iopj_analysis::asked::rate(text)? as f64;
     let process: RateProcess =
         args.rate_process.parse().map_err(|error| anyhow!("--rate-process: {error}"))?;
     let mut words = format!("{iops} I/Os per second");

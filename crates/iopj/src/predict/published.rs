@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use iopj_core::workload::Rw;
 use iopj_model::answers::{Scores, json};
 use iopj_model::{Case, Model, Observation, Quantity, against};
-use iopj_report::analysis::published::{COMPLETION_MODES, LATENCY, Paper};
+use iopj_papers::published::{COMPLETION_MODES, LATENCY, Paper};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::ExitCode;

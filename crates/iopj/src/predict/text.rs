@@ -5,7 +5,7 @@ use iopj_model::answers::{Group, Lead, Scores};
 use iopj_model::{
     Basis, Case, Change, Kernel, Model, Prediction, Quantity, Score, Scored, Turn, by_quantity, score,
 };
-use iopj_report::render::{Table, WIDTH, escape, wrap};
+use iopj_report::{Table, WIDTH, escape, wrap};
 use std::fmt::Write;
 
 /// Fewest significant digits of a value.

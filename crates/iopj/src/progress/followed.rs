@@ -2,11 +2,11 @@
 
 use crate::args::PublishArgs;
 use crate::metrics::Publisher;
+use iopj_analysis::run_so_far::{BegunTrial, CellNames, RunSoFar};
 use iopj_core::energy::TrialEnergy;
 use iopj_core::watch::WatchPower;
 use iopj_record::{Outcome, Trial, Unavailable};
-use iopj_report::analysis::run_so_far::{BegunTrial, CellNames, RunSoFar};
-use iopj_report::render::{Label, run_metrics};
+use iopj_report::{Label, run_metrics};
 use iopj_run::Progress;
 use iopj_run::metrics::{MetricsError, Scrapes};
 use iopj_study::plan::Cell;

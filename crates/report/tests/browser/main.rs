@@ -5,14 +5,14 @@ mod devtools;
 mod reader;
 
 use devtools::{Browser, chromium, fonts};
+use iopj_analysis::Admission;
+use iopj_analysis::power::{PowerTrace, windows};
 use iopj_core::evidence::SteadyState;
 use iopj_core::{EnergyOutcome, Joules, PowerReading, Scope, TrialEnergy, VerdictKind};
 use iopj_record::testing::pages::{judge, measurement, study, trials, workloads};
 use iopj_record::testing::watched::watch;
 use iopj_record::{Outcome, StudyRecord, Trial};
-use iopj_report::analysis::Admission;
-use iopj_report::analysis::power::{PowerTrace, windows};
-use iopj_report::render::html;
+use iopj_report::html;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

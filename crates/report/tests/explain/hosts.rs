@@ -2,13 +2,13 @@
 
 use super::costs::{Happened, measurement, study, trial, workload};
 use super::{means, near, question, squeezed};
+use iopj_analysis::explain::{BothHosts, Explanation, HostsRow, explain};
 use iopj_core::evidence::{CpuTimes, DeviceEvidence};
 use iopj_core::fabric::{NicEvidence, TargetHostEvidence, VectorEvidence};
 use iopj_core::{Cost, CostKind, CostProfile, CostSource, FabricEvidence, FunctionCost, Space, VerdictKind};
+use iopj_papers::published::COSTS;
 use iopj_record::{StudyRecord, Trial};
-use iopj_report::analysis::explain::{BothHosts, Explanation, HostsRow, explain};
-use iopj_report::analysis::published::COSTS;
-use iopj_report::render::explanation;
+use iopj_report::explanation;
 
 const PATH: &str = "libaio/syscall/interrupt";
 const IOS: u64 = 1000;

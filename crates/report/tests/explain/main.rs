@@ -3,20 +3,20 @@
 mod fits;
 mod hosts;
 
+use iopj_analysis::explain::{
+    CostChange, Crossing, CrossingOutcome, ExplainError, ExplainOptions, Explanation, FitOutcome, Fitted,
+    MeanSpread, Measure, OrderAnswer, Regressor, WorkloadCosts, explain,
+};
 use iopj_core::evidence::EngineEvidence;
 use iopj_core::{Cost, CostKind, CostSource, FunctionCost, Space, VerdictKind};
+use iopj_papers::published::COSTS;
 use iopj_record::testing::counted as costs;
 use iopj_record::testing::counted::{
     HYBRID, Happened, INTERRUPT, POLL, costs as costs_of, measurement, replicates, study, three, trial,
     workload,
 };
 use iopj_record::{Generator, Trial};
-use iopj_report::analysis::explain::{
-    CostChange, Crossing, CrossingOutcome, ExplainError, ExplainOptions, Explanation, FitOutcome, Fitted,
-    MeanSpread, Measure, OrderAnswer, Regressor, WorkloadCosts, explain,
-};
-use iopj_report::analysis::published::COSTS;
-use iopj_report::render::explanation;
+use iopj_report::explanation;
 
 fn question(paths: &[&str]) -> ExplainOptions {
     ExplainOptions { paths: paths.iter().map(|path| path.parse().unwrap()).collect(), top: 15 }
