@@ -9,7 +9,7 @@ use syn::{Attribute, Field, Item, ItemStruct, Meta};
 /// The page.
 const PAGE: &str = "docs/trust.md";
 /// Where the tables of studies are.
-const FOLDERS: [&str; 3] = ["crates/study/src", "crates/meter/src", "crates/run/src/energy"];
+const FOLDERS: [&str; 3] = ["crates/study/src", "crates/meter/src", "crates/metering/src/energy"];
 /// What stands before the keys of each table in the page; a table of none is no study's.
 const TABLES: [(&str, Option<&str>); 23] = [
     ("Study", Some("")),

@@ -31,7 +31,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use iopj_analysis::Admission;
 use iopj_engine::PciAddress;
-use iopj_run::import::KernelVersion;
+use iopj_import::KernelVersion;
 use std::path::PathBuf;
 
 /// Measure what one I/O costs on every path that Linux offers, and prove which path was taken.

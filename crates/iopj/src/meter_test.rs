@@ -5,8 +5,8 @@ use crate::signals;
 use crate::study;
 use iopj_core::Allow;
 use iopj_core::format_duration;
+use iopj_metering::energy::{ChannelCheck, MeterCheck, READINGS, check};
 use iopj_report::{WIDTH, escape, wrap};
-use iopj_run::energy::{ChannelCheck, MeterCheck, READINGS, check};
 use iopj_run::read_study;
 use std::path::Path;
 use std::process::ExitCode;
@@ -123,7 +123,7 @@ fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iopj_run::energy::ReadingCheck;
+    use iopj_metering::energy::ReadingCheck;
 
     #[test]
     fn a_meter_shows_its_readings_with_age_noise_and_the_least_runtime() {

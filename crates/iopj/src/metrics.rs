@@ -1,8 +1,8 @@
 //! Where metrics go: a server that Prometheus asks, a file, or both.
 
 use crate::args::PublishArgs;
+use iopj_metering::metrics::{MetricsError, MetricsFile, MetricsServer, MetricsText, Scrapes};
 use iopj_report::{Family, Label, openmetrics, prometheus_text};
-use iopj_run::metrics::{MetricsError, MetricsFile, MetricsServer, MetricsText, Scrapes};
 
 /// Publishes families of metrics.
 pub(crate) struct Publisher {

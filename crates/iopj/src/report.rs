@@ -8,9 +8,9 @@ use anyhow::{anyhow, bail};
 use iopj_analysis::advise::advise;
 use iopj_analysis::power::{PowerTrace, windows};
 use iopj_analysis::{Admission, workload_tables};
+use iopj_metering::energy::{ChannelPower, traces};
 use iopj_record::export::Detail;
 use iopj_record::{StudyRecord, Trial};
-use iopj_run::energy::{ChannelPower, traces};
 use iopj_store::{Checked, Store, StoreError};
 use std::process::ExitCode;
 

@@ -11,7 +11,7 @@ use iopj_core::watch::{WatchEvidence, WatchSubject};
 use iopj_load::descriptors;
 use iopj_record::watch::{WatchEnd, WatchInterval, WatchRecord};
 use iopj_report::{Label, escape_json, html, watch as render};
-use iopj_run::watch::{WatchOptions, WatchStop, WatchTarget, WatchView, watch as live};
+use iopj_watch::{WatchOptions, WatchStop, WatchTarget, WatchView, watch as live};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;

@@ -4,6 +4,7 @@
 pub mod corunner;
 pub mod descriptors;
 pub mod fio;
+pub mod latencies;
 pub mod native;
 pub mod pass;
 pub mod program;

@@ -1,9 +1,9 @@
 //! What every run begins with: its meters and its seed.
 
-use crate::energy::{FarHost, Meters};
 use crate::error::RunError;
 use crate::options::Options;
-use crate::progress::Progress;
+use iopj_metering::Progress;
+use iopj_metering::energy::{FarHost, Meters};
 use iopj_study::Study;
 use iopj_study::plan::Cell;
 use std::sync::atomic::AtomicBool;

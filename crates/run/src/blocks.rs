@@ -1,7 +1,7 @@
 //! The blocks of a study: which of its trials are missing, which are measured again, and whether another
 //! block follows them.
 
-use crate::progress::{Progress, unix_ns};
+use iopj_metering::{Progress, unix_ns};
 use iopj_record::{Repeat, Sequential, StudyRecord, Trial};
 use iopj_store::{Store, StoreError};
 use iopj_study::Study;
@@ -143,7 +143,7 @@ pub fn clock(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Said;
+    use iopj_metering::Said;
     use iopj_record::{Outcome, StudyRecord};
     use iopj_study::plan::cells;
 

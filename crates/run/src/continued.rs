@@ -1,8 +1,8 @@
 //! Checks before a run is continued: the drive is the same, and so is the state of the target.
 
 use crate::error::RunError;
-use crate::progress::{Progress, unix_ns};
 use iopj_core::IoPath;
+use iopj_metering::{Progress, unix_ns};
 use iopj_record::{StudyRecord, Trial};
 use iopj_store::Store;
 use iopj_study::plan::Cell;
@@ -138,9 +138,9 @@ pub(crate) fn check_sides(trials: &[Trial], cells: &[Cell], may_take: bool) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Said;
     use iopj_core::evidence::{EngineEvidence, Evidence};
     use iopj_core::{Route, Routes, Way, Workload};
+    use iopj_metering::Said;
     use iopj_record::{Measurement, Outcome};
     use iopj_study::plan;
 

@@ -2,22 +2,22 @@
 //! file is made, nothing is locked, set, taken or written, and no other host is asked.
 
 use crate::begin::open_meters;
-use crate::energy::Metering;
 use crate::error::RunError;
 use crate::fabric::{check_options, target_name};
 use crate::options::Options;
 use crate::pace::{self, RunTime};
 use crate::precondition;
 use crate::program_run::{ProgramSetUp, own_program};
-use crate::progress::Progress;
 use crate::runner::{SetUp, Tools, all_cells, place};
 use crate::target::{Access, TargetSpec, writes};
 use crate::trials::needed_settings;
-use crate::{limits, new_store, paths};
+use crate::{limits, paths};
 use iopj_core::{IoPath, Length, Setting, Transport, Workload};
 use iopj_engine::target::{TakePlan, plan_taking};
 use iopj_fabric::Destination;
 use iopj_host::settings::{Change, DeviceLocks, Host, SettingsError};
+use iopj_metering::Progress;
+use iopj_metering::energy::Metering;
 use iopj_probe::Nics;
 use iopj_record::Unavailable;
 use iopj_study::plan::{self, Cell, LeftOut};
@@ -147,7 +147,7 @@ fn of_program(
 ) -> Result<RunPlan, RunError> {
     let own = own_program(study, options.target.clone(), options)?;
     let cells = all_cells(study)?;
-    let store = new_store::path(&study.name, options.store.as_deref())?;
+    let store = iopj_store::new_path(&study.name, options.store.as_deref())?;
     let meters = open_meters((study, &cells), None, options, progress, stop)?;
     let is_root = rustix::process::geteuid().is_root();
     let set_up = ProgramSetUp::new(study, own, meters, (host, locks), is_root, progress)?;
@@ -189,7 +189,7 @@ fn over_fabrics(
     keys.target_host.as_deref().map(str::parse::<Destination>).transpose()?;
     let here = keys.here.as_ref().map(|here| TargetSpec::here(study, options, here)?.look()).transpose()?;
     let made = if keys.folder.is_some() { study.file_size()? } else { 0 };
-    let store = new_store::path(&study.name, options.store.as_deref())?;
+    let store = iopj_store::new_path(&study.name, options.store.as_deref())?;
     let kernel: Vec<IoPath> = IoPath::all().into_iter().filter(|path| !path.is_bypass()).collect();
     let (cells, left_out) = plan::cells(study, &kernel)?;
     limits::check_settings(&cells, rustix::process::geteuid().is_root(), false)?;

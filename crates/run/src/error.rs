@@ -10,6 +10,7 @@ use iopj_load::corunner::CorunnerError;
 use iopj_load::fio::FioError;
 use iopj_load::native::NativeError;
 use iopj_load::trace::{ReplayError, TraceError};
+use iopj_metering::MeteringError;
 use iopj_probe::ProbeError;
 use iopj_probe::sampling::SamplingError;
 use iopj_store::StoreError;
@@ -63,6 +64,18 @@ pub enum RunError {
     /// Ctrl-C before the first trial.
     #[error("interrupted before the first trial: nothing was kept")]
     Interrupted,
+}
+
+impl From<MeteringError> for RunError {
+    fn from(error: MeteringError) -> RunError {
+        match error {
+            MeteringError::Refused(text) => RunError::Refused(text),
+            MeteringError::Study(error) => RunError::Study(error),
+            MeteringError::Fabric(error) => RunError::Fabric(error),
+            MeteringError::Store(error) => RunError::Store(error),
+            MeteringError::Interrupted => RunError::Interrupted,
+        }
+    }
 }
 
 impl RunError {

@@ -1,10 +1,10 @@
 //! The drives of a run: what dead runs left changed is put back, and live runs are refused or waited for.
 
 use crate::error::RunError;
-use crate::progress::Progress;
 use iopj_core::format_duration;
 use iopj_host::machine;
 use iopj_host::settings::{DeviceLocks, Host, RestoreReport, SettingsError, in_use};
+use iopj_metering::Progress;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -158,7 +158,7 @@ impl<'a> Locker<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Said;
+    use iopj_metering::Said;
 
     /// A host with the drive `sda`, on which nobody is root.
     fn host(root: &Path) -> Host {

@@ -1,45 +1,19 @@
-//! The store of a new run: its path, and the record of the study that it begins with.
+//! The record of the study that a new store begins with.
 
-use crate::energy::Metering;
 use crate::error::RunError;
 use crate::fabric::FabricSide;
 use crate::options::Options;
-use crate::progress::Progress;
-use crate::target::{Access, devices_below, folder_of};
+use crate::target::{Access, devices_below};
 use iopj_engine::Target;
 use iopj_engine::target::{FileId, TargetKind};
 use iopj_host::machine;
 use iopj_load::native;
+use iopj_metering::Progress;
+use iopj_metering::energy::Metering;
 use iopj_record::{StudyRecord, Unavailable};
-use iopj_store::StoreError;
 use iopj_study::Study;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
-/// The path of a new store: the one that was named, or the study's name in the current folder.
-pub(crate) fn path(study: &str, named: Option<&Path>) -> Result<PathBuf, RunError> {
-    match named {
-        Some(path) if path.exists() => Err(StoreError::Exists(path.to_owned()).into()),
-        Some(path) if !folder_of(path).is_dir() => Err(RunError::Refused(format!(
-            "the store `{}` cannot be made, because `{}` is not a folder: make it, or name another place by \
-             --store",
-            path.display(),
-            folder_of(path).display()
-        ))),
-        Some(path) => Ok(path.to_owned()),
-        None => {
-            let free = |number: u32| {
-                let name =
-                    if number == 1 { format!("{study}.iopj") } else { format!("{study}-{number}.iopj") };
-                Some(PathBuf::from(name)).filter(|path| !path.exists())
-            };
-            let name = (1..10_000).find_map(free);
-            name.ok_or_else(|| {
-                RunError::Refused("10,000 stores of this name exist: name another by --store".to_owned())
-            })
-        }
-    }
-}
+use std::path::Path;
 
 /// The record of a study whose paths are settled and whose target is open.
 pub(crate) fn record(

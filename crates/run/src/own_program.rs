@@ -3,10 +3,10 @@
 use crate::error::RunError;
 use crate::options::Options;
 use crate::program_error::ProgramError;
-use crate::watch::WatchError;
 use iopj_core::files::read_regular_text;
 use iopj_load::program::Figure;
 use iopj_study::{Program, Study, StudyError, Variant};
+use iopj_watch::WatchError;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

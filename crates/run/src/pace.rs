@@ -1,10 +1,10 @@
 //! How long trials take: estimated from their workloads and from earlier trials.
 
-use crate::energy::{Schedule, positions};
 use crate::precondition;
 use crate::trial::PROOF;
 use iopj_core::{Length, Workload};
 use iopj_load::corunner;
+use iopj_metering::energy::{Schedule, positions};
 use iopj_study::plan::{self, Cell, Planned, window};
 use iopj_study::{SteadyStateKeys, Study, StudyError};
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! The profile of a trial: what its window cost by function, from samples of every core.
 
 use crate::error::RunError;
-use crate::progress::Progress;
 use iopj_core::CostProfile;
+use iopj_metering::Progress;
 use iopj_probe::sampling::{Sampler, SamplingError};
 use iopj_probe::sources;
 use iopj_study::Study;

@@ -1,7 +1,7 @@
 //! Why a trial of a program failed.
 
-use crate::watch::WatchError;
 use iopj_load::program::FigureError;
+use iopj_watch::WatchError;
 use std::io;
 use std::path::PathBuf;
 

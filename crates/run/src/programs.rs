@@ -1,10 +1,10 @@
 //! The programs that a study names. They run only if the user allows it.
 
-use crate::energy;
 use crate::error::RunError;
 use crate::own_program;
 use iopj_core::Generator;
 use iopj_load::fio::Fio;
+use iopj_metering::energy;
 use iopj_study::{Study, StudyError};
 
 /// The programs that a study names: the paths of fio, of its plugin and of meters, and those that do

@@ -4,7 +4,6 @@ use crate::adaptive::Adaptive;
 use crate::announce::Announced;
 use crate::begin::{open_meters, random_seed};
 use crate::blocks::{self, Decide};
-use crate::energy::{self, FarHost, Metering, Meters};
 use crate::error::{RunError, TrialError};
 use crate::fabric::{FabricSide, check_options};
 use crate::locks::Locker;
@@ -13,7 +12,6 @@ use crate::options::Options;
 use crate::own_program::figure_of;
 use crate::pace::{self, RunTime};
 use crate::profile::Profiler;
-use crate::progress::{Progress, unix_ns};
 use crate::target::{Access, MadeFile, OpenTarget, Taking, TargetSpec, writes};
 use crate::trial::TrialRunner;
 use crate::trials::{Summary, Trials};
@@ -22,6 +20,8 @@ use iopj_core::{IoPath, Transport};
 use iopj_host::machine;
 use iopj_host::settings::{DeviceLocks, Host};
 use iopj_load::fio::Fio;
+use iopj_metering::energy::{self, FarHost, Metering, Meters};
+use iopj_metering::{Progress, unix_ns};
 use iopj_record::StudyRecord;
 use iopj_store::Store;
 use iopj_study::plan::{self, Cell, LeftOut};
@@ -195,7 +195,7 @@ pub(crate) fn place(
     over_fabrics: Option<TargetSpec>,
 ) -> Result<(PathBuf, TargetSpec), RunError> {
     study.file_size()?;
-    let store_path = new_store::path(&study.name, options.store.as_deref())?;
+    let store_path = iopj_store::new_path(&study.name, options.store.as_deref())?;
     let spec = match over_fabrics {
         Some(spec) => spec,
         None => TargetSpec::new(study, options, &store_path)?,

@@ -11,12 +11,12 @@ use crate::error::{RunError, TrialError};
 use crate::fabric::OpenDrive;
 use crate::locks::Locker;
 use crate::options::Options;
-use crate::progress::Progress;
 use iopj_engine::Target;
 use iopj_engine::target::{
     FileId, TargetKind, WritePermission, make_file, make_file_as, make_stand_in, remove_file_made_as,
 };
 use iopj_host::settings::DeviceLocks;
+use iopj_metering::Progress;
 use iopj_record::StudyRecord;
 use iopj_study::Study;
 use std::path::{Path, PathBuf};

@@ -2,17 +2,17 @@
 
 use crate::blocks::{Blocks, Decide};
 use crate::control;
-use crate::energy::{FarHost, GroupPosition, Metering, RunContext, positions, recompute};
 use crate::error::{RunError, TrialError};
 use crate::fabric::{FabricSide, Far, Measure};
 use crate::pace::Pace;
 use crate::precondition::{self, Class, Preconditioning, hardest};
-use crate::progress::{Progress, unix_ns};
 use crate::target::{Access, MadeFile};
 use crate::trial::{Measured, TrialRunner};
 use iopj_core::evidence::ControlRun;
 use iopj_core::{AutoPath, CompletionMode, IoPath, Setting, VerdictKind};
 use iopj_host::settings::SettingsError;
+use iopj_metering::energy::{FarHost, GroupPosition, Metering, RunContext, positions, recompute};
+use iopj_metering::{Progress, unix_ns};
 use iopj_record::{Outcome, Trial};
 use iopj_store::{Store, StoreError};
 use iopj_study::Study;
@@ -159,7 +159,7 @@ impl Trials<'_> {
         progress: &mut dyn Progress,
     ) -> Result<(), RunError> {
         if let Some(metering) = metering {
-            return metering.end(interrupted, &mut self.context(progress));
+            return Ok(metering.end(interrupted, &mut self.context(progress))?);
         }
         if self.store.has_pending_energy()? {
             recompute(&mut self.store)?.iter().for_each(|note| progress.note(&format!("warning: {note}")));

@@ -16,6 +16,15 @@ pub enum StoreError {
         "`{0}` already exists: continue it with `iopj run --resume {0}`, or name another file with --store"
     )]
     Exists(PathBuf),
+    /// The folder of a new store is not there.
+    #[error(
+        "the store `{store}` cannot be made, because `{folder}` is not a folder: make it, or name another \
+         place by --store"
+    )]
+    NoFolder { store: PathBuf, folder: PathBuf },
+    /// Every name that the study's makes is taken.
+    #[error("10,000 stores of this name exist: name another by --store")]
+    NoFreeName,
     /// The file is not a store.
     #[error("`{path}` is not an iopj store: {reason}; name one that `iopj run` has written")]
     NotAStore { path: PathBuf, reason: String },

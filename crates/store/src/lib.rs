@@ -16,6 +16,7 @@ mod file;
 mod json_column;
 mod open;
 mod pending;
+mod place;
 mod read;
 mod repeat;
 mod schema;
@@ -26,5 +27,6 @@ mod watch;
 
 pub use error::StoreError;
 pub use export_whole::ExportError;
+pub use place::new_path;
 pub use store::Store;
 pub use verify::Checked;

@@ -1,8 +1,8 @@
 //! Progress of a run as JSON events, for programs.
 
 use crate::log::{Level, event, message};
+use iopj_metering::Progress;
 use iopj_record::{Measurement, Outcome, Unavailable};
-use iopj_run::Progress;
 use iopj_study::plan::Cell;
 use serde_json::{Value, json};
 use std::path::Path;

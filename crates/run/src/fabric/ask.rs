@@ -1,10 +1,10 @@
 //! What a run asks the agent on the target host, and what it gets.
 
-use crate::energy::OpenMeters;
 use iopj_core::Setting;
 use iopj_engine::target::FileId;
 use iopj_fabric::network::Token;
 use iopj_host::settings::{Export, Restored};
+use iopj_metering::energy::OpenMeters;
 use iopj_record::Measurement;
 use iopj_study::SteadyStateKeys;
 use iopj_study::plan::Cell;
@@ -42,11 +42,11 @@ pub(crate) enum Ask {
     End,
     /// Measure a trial there: [`Done`].
     Measure(Box<Measure>),
-    /// Open meters: [`crate::energy::OpenedMeters`].
+    /// Open meters: [`iopj_metering::energy::OpenedMeters`].
     OpenMeters(OpenMeters),
-    /// What they have read since: [`crate::energy::FarReadings`].
+    /// What they have read since: [`iopj_metering::energy::FarReadings`].
     Readings,
-    /// End them: a [`crate::energy::Cost`] of each.
+    /// End them: a [`iopj_metering::energy::Cost`] of each.
     StopMeters,
     /// The network by itself: as the question says.
     Network(AskNetwork),

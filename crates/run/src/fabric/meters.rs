@@ -4,14 +4,14 @@
 use super::ask::Ask;
 use super::clock::Clocks;
 use super::side::FabricSide;
-use crate::energy::{
+use crate::error::RunError;
+use iopj_fabric::FabricError;
+use iopj_meter::{Reading, Value, monotonic_raw_ns};
+use iopj_metering::energy::{
     Cost, FarHost, FarMeter, FarReadings, MeterRecord, Meters, OfFarMeter, OpenMeters, OpenedMeters,
     RunningMeter, There, target_meter_specs,
 };
-use crate::error::RunError;
-use crate::progress::{Progress, unix_ns};
-use iopj_fabric::FabricError;
-use iopj_meter::{Reading, Value, monotonic_raw_ns};
+use iopj_metering::{Progress, unix_ns};
 use iopj_record::{Outcome, Unavailable};
 use iopj_study::Fabric;
 use iopj_study::plan::Cell;

@@ -83,8 +83,8 @@ impl Beside {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::energy::own_threads;
     use iopj_core::CorunnerKind;
+    use iopj_metering::energy::own_threads;
 
     #[test]
     fn its_threads_are_the_runs_own_until_it_ends() {

@@ -3,12 +3,10 @@
 
 use super::commands::{self, Capture};
 use super::{Measured, TrialRunner, power_json};
-use crate::energy;
 use crate::error::TrialError;
 use crate::own_program::{OwnProgram, servers};
 use crate::program_error::ProgramError;
 use crate::target::Access;
-use crate::watch::{TrialWatch, WatchedTrial, watch_trial};
 use iopj_core::evidence::{DeviceEvidence, OthersEvidence, ProcessEvidence};
 use iopj_core::watch::{Certainty, ProgramCounts, SeenPath, WatchEvidence};
 use iopj_core::{Evidence, Observed, Verdict, VerdictKind};
@@ -16,10 +14,12 @@ use iopj_host::power::PowerState;
 use iopj_load::native::monotonic_ns;
 use iopj_load::program::Output;
 use iopj_meter::monotonic_raw_ns;
+use iopj_metering::energy;
 use iopj_probe::{Edge, Probe, ProbeError, Snapshot, Who};
 use iopj_record::{Measurement, ProgramWindow, histogram};
 use iopj_study::Variant;
 use iopj_study::plan::Cell;
+use iopj_watch::{TrialWatch, WatchedTrial, watch_trial};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,7 +1,7 @@
 //! A window as either generator reports it.
 
-use crate::latencies::Latencies;
 use iopj_core::{Evidence, Slice, Workload, WriteSync};
+use iopj_load::latencies::Latencies;
 use iopj_load::native::cpus;
 use iopj_record::{CorunnerWindow, Latency, OpenWindow};
 

@@ -17,7 +17,7 @@ const NORMAL_FACTOR: f64 = 1.959_963_984_540_054;
 
 /// A coefficient file as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ModelText {
+pub struct ModelText {
     /// What it estimates.
     pub(crate) scope: Scope,
     /// The file's text.

@@ -2,10 +2,11 @@ use super::*;
 use iopj_study::Study;
 
 fn study(meters: &str) -> Result<Study, StudyError> {
-    crate::read_study(
-        &format!("name = \"t\"\npaths = \"available\"\n{meters}\n[[workload]]\nios = 1\n"),
-        "t.toml",
-    )
+    let text = format!("name = \"t\"\npaths = \"available\"\n{meters}\n[[workload]]\nios = 1\n");
+    let study = Study::parse(&text, "t.toml")?;
+    meter_specs(study.meters.as_ref(), "t.toml")?;
+    let there = study.fabric.as_ref().and_then(|fabric| fabric.meters.as_ref());
+    target_meter_specs(there, "t.toml").map(|_| study)
 }
 
 fn named(meters: &str) -> Vec<(MeterSpec, MeterSource)> {

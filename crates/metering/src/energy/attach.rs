@@ -5,7 +5,7 @@ use super::compute::recompute;
 use super::config::{self, LOG, MeterSource, MeterSpecs};
 use super::record::{ClockRecord, MeterRecord};
 use super::row;
-use crate::progress::unix_ns;
+use crate::unix_ns;
 use iopj_meter::log::{Log, LogConfig, LogFormat};
 use iopj_meter::{AlignError, Reading};
 use iopj_record::energy::{Mark, Session};

@@ -32,16 +32,16 @@ pub trait Progress {
 }
 
 /// Now, in ns since 1970.
-pub(crate) fn unix_ns() -> u64 {
+pub fn unix_ns() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64)
 }
 
 /// What was noted, in tests.
-#[cfg(test)]
-#[derive(Default)]
-pub(crate) struct Said(pub(crate) Vec<String>);
+#[cfg(any(test, feature = "testing"))]
+#[derive(Debug, Default)]
+pub struct Said(pub Vec<String>);
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 impl Progress for Said {
     fn note(&mut self, text: &str) {
         self.0.push(text.to_owned());

@@ -38,7 +38,7 @@ const FIRST: usize = 12;
 
 /// A meter that is being opened on a thread of its own.
 pub(crate) struct OpeningMeter {
-    spec: MeterSpec,
+    pub spec: MeterSpec,
     shared: Arc<Shared>,
     thread: JoinHandle<()>,
     opened: mpsc::Receiver<Result<Vec<Channel>, OpenError>>,
@@ -46,9 +46,11 @@ pub(crate) struct OpeningMeter {
 }
 
 /// A meter that runs.
-pub(crate) struct RunningMeter {
-    pub(crate) spec: MeterSpec,
-    pub(crate) channels: Vec<Channel>,
+pub struct RunningMeter {
+    /// What the study says of it.
+    pub spec: MeterSpec,
+    /// Its channels.
+    pub channels: Vec<Channel>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     began: Instant,
@@ -101,8 +103,9 @@ impl Shared {
 
 /// What a meter's thread cost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Cost {
-    pub(crate) readings: u64,
+pub struct Cost {
+    /// How many readings it made.
+    pub readings: u64,
     pub(crate) cpu: Duration,
     pub(crate) elapsed: Duration,
 }
@@ -219,7 +222,7 @@ impl RunningMeter {
     }
 
     /// The readings since the last call, and notices for the user.
-    pub(crate) fn take(&mut self) -> (Vec<Reading>, Vec<String>) {
+    pub fn take(&mut self) -> (Vec<Reading>, Vec<String>) {
         let mut state = self.shared.state();
         let mut notices = std::mem::take(&mut state.notices);
         let limit = HANGS.max(self.spec.interval * 2);
@@ -234,7 +237,7 @@ impl RunningMeter {
     }
 
     /// The readings since the last [`take`](RunningMeter::take), and whether more can come.
-    pub(crate) fn look(&self) -> (Vec<Reading>, bool) {
+    pub fn look(&self) -> (Vec<Reading>, bool) {
         let state = self.shared.state();
         (state.readings.clone(), !state.has_ended)
     }
@@ -245,7 +248,7 @@ impl RunningMeter {
     }
 
     /// Ends the thread; one that hangs is left behind. Readings stay to be taken.
-    pub(crate) fn stop(&mut self) -> Cost {
+    pub fn stop(&mut self) -> Cost {
         let state = self.shared.end();
         let cost = Cost { readings: state.count, cpu: state.cpu, elapsed: self.began.elapsed() };
         let has_ended = state.has_ended;
@@ -326,7 +329,7 @@ fn thread_cpu() -> Duration {
 
 /// The ids of this process' threads that do no I/O of a trial: the caller's, the meters', a co-runner's, and
 /// the one that serves metrics.
-pub(crate) fn own_threads() -> Vec<i32> {
+pub fn own_threads() -> Vec<i32> {
     let mut own = vec![rustix::thread::gettid().as_raw_pid()];
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return own };
     let is_own = |name: &str| [THREAD_NAME, corunner::THREAD_NAME, metrics::THREAD_NAME].contains(&name);

@@ -27,16 +27,16 @@ mod trace;
 pub use attach::{AttachError, LogClock, attach, log_of};
 pub use check::{ChannelCheck, MeterCheck, READINGS, ReadingCheck, check};
 pub use compute::recompute;
-pub(crate) use config::{meter_specs, programs, target_meter_specs};
-pub(crate) use far::{FarHost, FarMeter, FarReadings, OfFarMeter, OpenMeters, OpenedMeters};
+pub use config::{meter_specs, programs, target_meter_specs};
+pub use far::{FarHost, FarMeter, FarReadings, OfFarMeter, OpenMeters, OpenedMeters};
 pub use model::{FitError, fit};
-pub(crate) use open::Meters;
-pub(crate) use record::{MeterRecord, There};
-pub(crate) use schedule::{GroupPosition, Schedule, positions};
-pub(crate) use thread::{Cost, RunningMeter, own_threads};
+pub use open::Meters;
+pub use record::{MeterRecord, There};
+pub use schedule::{GroupPosition, Schedule, positions};
+pub use thread::{Cost, RunningMeter, own_threads};
 pub use trace::{ChannelPower, SessionPower, traces};
 
-use crate::error::RunError;
+use crate::error::MeteringError;
 use crate::progress::{Progress, unix_ns};
 use config::MeterSpec;
 use far::{FarMeters, Taken};
@@ -58,7 +58,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// The meters of a run.
-pub(crate) struct Metering {
+pub struct Metering {
     running: Vec<(RunningMeter, Option<i64>)>,
     /// Those of the target host.
     far: Option<FarMeters>,
@@ -77,12 +77,15 @@ pub(crate) struct Metering {
 }
 
 /// What the metering uses of the run: its store, the user's view, and what may end it.
-pub(crate) struct RunContext<'a> {
-    pub(crate) store: &'a mut Store,
-    pub(crate) progress: &'a mut dyn Progress,
-    pub(crate) stop: &'a AtomicBool,
+pub struct RunContext<'a> {
+    /// The store of the run.
+    pub store: &'a mut Store,
+    /// What the user sees.
+    pub progress: &'a mut dyn Progress,
+    /// Set by Ctrl-C.
+    pub stop: &'a AtomicBool,
     /// The target host, in a study over fabrics.
-    pub(crate) far: Option<&'a dyn FarHost>,
+    pub far: Option<&'a dyn FarHost>,
 }
 
 impl Metering {
@@ -91,12 +94,12 @@ impl Metering {
     ///
     /// # Errors
     /// A time of the study cannot be read.
-    pub(crate) fn new(
+    pub fn new(
         meters: Meters,
         study: &Study,
         span: Duration,
         progress: &mut dyn Progress,
-    ) -> Result<Option<Metering>, RunError> {
+    ) -> Result<Option<Metering>, MeteringError> {
         if meters.found_none {
             progress.note(
                 "no meter was found, so there are no watts: `iopj meter list` says why, and how to get them",
@@ -123,7 +126,7 @@ impl Metering {
     }
 
     /// The meters with their channels, for the provenance.
-    pub(crate) fn provenance(&self) -> BTreeMap<String, String> {
+    pub fn provenance(&self) -> BTreeMap<String, String> {
         let estimate = |(spec, text): &(MeterSpec, ModelText)| {
             (format!("meter.{}", spec.name), format!("model, an estimate of {}", text.scope))
         };
@@ -136,7 +139,7 @@ impl Metering {
     }
 
     /// Begins a session: its meters in the store, the load pattern, the first idle stretch.
-    pub(crate) fn begin(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
+    pub fn begin(&mut self, context: &mut RunContext<'_>) -> Result<(), MeteringError> {
         // What was read while the file was made goes into no session.
         self.drain(context)?;
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -170,14 +173,14 @@ impl Metering {
     }
 
     /// The meters' names.
-    pub(crate) fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         let running = self.running.iter().map(|(meter, _)| meter.spec.name.clone());
         let models = self.models.iter().map(|(spec, _)| spec.name.clone());
         running.chain(models).chain(self.far.iter().flat_map(FarMeters::names)).collect()
     }
 
     /// When it rests and plays its load pattern.
-    pub(crate) fn schedule(&self) -> &Schedule {
+    pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }
 
@@ -187,11 +190,7 @@ impl Metering {
 
     /// What rests and patterns take until the run ends: after a trial that takes `first`, before these, each
     /// with the time that it takes, and after the last.
-    pub(crate) fn left(
-        &self,
-        first: Duration,
-        trials: impl Iterator<Item = (GroupPosition, Duration)>,
-    ) -> Duration {
+    pub fn left(&self, first: Duration, trials: impl Iterator<Item = (GroupPosition, Duration)>) -> Duration {
         let past = self.past();
         let past = Past { rested: past.rested + first, played: past.played + first, ..past };
         let aside = self.schedule.left(trials, past);
@@ -199,12 +198,12 @@ impl Metering {
     }
 
     /// Rests and plays the load pattern before a trial that takes at most `next`, as far as they are due.
-    pub(crate) fn before_trial(
+    pub fn before_trial(
         &mut self,
         position: GroupPosition,
         next: Duration,
         context: &mut RunContext<'_>,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), MeteringError> {
         let due = self.schedule.due(position, next, self.past());
         if due.play {
             self.play(context)?;
@@ -213,12 +212,12 @@ impl Metering {
     }
 
     /// Keeps what was read during a trial, and when the trial loaded the machine.
-    pub(crate) fn keep(
+    pub fn keep(
         &mut self,
         position: u64,
         load_ns: Vec<u64>,
         context: &mut RunContext<'_>,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), MeteringError> {
         // A trial that failed has no window, and its load is not known.
         if !load_ns.is_empty() {
             self.mark(Mark { kind: MarkKind::Load, position: Some(position), times_ns: load_ns }, context)?;
@@ -227,7 +226,7 @@ impl Metering {
     }
 
     /// Waits for the energy of a trial of this cell, where somebody follows the run.
-    pub(crate) fn wait_for(&mut self, cell: usize, measured: &Measurement) {
+    pub fn wait_for(&mut self, cell: usize, measured: &Measurement) {
         if let (Some(so_far), Some(window)) = (&mut self.so_far, compute::window(measured)) {
             so_far.wait_for(Waiting { cell, ios: measured.ios, window });
         }
@@ -235,14 +234,14 @@ impl Metering {
 
     /// What each channel of this machine's meters read last, and the trials whose energy is known since the
     /// last call.
-    pub(crate) fn so_far(&mut self) -> (Vec<WatchPower>, Vec<(Waiting, Vec<TrialEnergy>)>) {
+    pub fn so_far(&mut self) -> (Vec<WatchPower>, Vec<(Waiting, Vec<TrialEnergy>)>) {
         let Some(so_far) = &mut self.so_far else { return Default::default() };
         let meters = self.running.iter().map(|(meter, _)| meter);
         (so_far.power(meters.clone()), so_far.energy(meters))
     }
 
     /// The last idle stretch and load pattern, the end of the meters, and the joules of all trials.
-    pub(crate) fn end(mut self, interrupted: bool, context: &mut RunContext<'_>) -> Result<(), RunError> {
+    pub fn end(mut self, interrupted: bool, context: &mut RunContext<'_>) -> Result<(), MeteringError> {
         if !interrupted {
             self.rest(context)?;
             self.play(context)?;
@@ -262,7 +261,7 @@ impl Metering {
         Ok(())
     }
 
-    fn rest(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
+    fn rest(&mut self, context: &mut RunContext<'_>) -> Result<(), MeteringError> {
         if !self.schedule.rests {
             return Ok(());
         }
@@ -302,7 +301,7 @@ impl Metering {
 
     /// Notes that an idle stretch began before power was flat, or before anybody could see whether it was.
     /// The user is told once.
-    fn tell_unsettled(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
+    fn tell_unsettled(&mut self, context: &mut RunContext<'_>) -> Result<(), MeteringError> {
         let limit = iopj_core::format_duration(self.schedule.idle.settle_limit);
         let is_known = self.schedule.idle.settle_limit >= self.schedule.sees;
         let text = if is_known {
@@ -324,7 +323,7 @@ impl Metering {
         Ok(())
     }
 
-    fn play(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
+    fn play(&mut self, context: &mut RunContext<'_>) -> Result<(), MeteringError> {
         let Some(pattern) = &self.schedule.pattern else { return Ok(()) };
         let seconds = (pattern.end_ns() - pattern.begin_ns()) / 1_000_000_000;
         let progress = &mut *context.progress;
@@ -336,13 +335,13 @@ impl Metering {
         Ok(())
     }
 
-    fn mark(&self, mark: Mark, context: &mut RunContext<'_>) -> Result<(), RunError> {
+    fn mark(&self, mark: Mark, context: &mut RunContext<'_>) -> Result<(), MeteringError> {
         let Some(session) = self.session else { return Ok(()) };
         Ok(context.store.add_mark(session, &mark)?)
     }
 
     /// Moves what the threads have read into the store if a session has begun, and their notices to the user.
-    fn drain(&mut self, context: &mut RunContext<'_>) -> Result<(), RunError> {
+    fn drain(&mut self, context: &mut RunContext<'_>) -> Result<(), MeteringError> {
         let so_far = &mut self.so_far;
         let here = self.running.iter_mut().map(|(meter, id)| {
             let (readings, notices) = meter.take();
@@ -373,7 +372,7 @@ impl Metering {
 
 /// A time of `CLOCK_MONOTONIC` on `CLOCK_MONOTONIC_RAW`, by what both say now: they drift apart by at most
 /// 500 ppm.
-pub(crate) fn raw_ns(monotonic_ns: u64) -> u64 {
+pub fn raw_ns(monotonic_ns: u64) -> u64 {
     let (at, raw) = native::moment(native::monotonic_ns, monotonic_raw_ns);
     raw.saturating_add_signed(monotonic_ns as i64 - at as i64)
 }

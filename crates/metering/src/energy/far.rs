@@ -6,7 +6,7 @@ use super::record::{MeterRecord, counted};
 use super::settle;
 use super::short_windows::ShortWindows;
 use super::thread::{Cost, NO_MORE};
-use crate::error::RunError;
+use crate::error::MeteringError;
 use crate::progress::Progress;
 use iopj_core::Allow;
 use iopj_core::fabric::TARGET_METERS;
@@ -20,59 +20,64 @@ use std::time::Duration;
 
 /// Which meters the target host is to open.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct OpenMeters {
+pub struct OpenMeters {
     /// The value of `fabric.meters`; the machine's own without it.
-    pub(crate) meters: Option<Meters>,
+    pub meters: Option<Meters>,
     /// Programs that the study names may run.
-    pub(crate) allow: Allow,
+    pub allow: Allow,
 }
 
 /// The meters that the target host has opened and read once.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct OpenedMeters {
-    pub(crate) meters: Vec<FarMeter>,
+pub struct OpenedMeters {
+    /// The meters in their order.
+    pub meters: Vec<FarMeter>,
     /// What the user should know.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
     /// The machine's own were asked for, and there is none.
-    pub(crate) found_none: bool,
+    pub found_none: bool,
 }
 
 /// A meter of the target host.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct FarMeter {
+pub struct FarMeter {
     /// Its name in the study.
-    pub(crate) name: String,
-    pub(crate) record: MeterRecord,
+    pub name: String,
+    /// What the store keeps of it.
+    pub record: MeterRecord,
 }
 
 /// What the target host's meters have read since they were asked before, in the order of [`OpenedMeters`].
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct FarReadings {
-    pub(crate) meters: Vec<OfFarMeter>,
+pub struct FarReadings {
+    /// What each meter did since, in the order in which they were opened.
+    pub meters: Vec<OfFarMeter>,
     /// There are more than one answer holds.
-    pub(crate) more: bool,
+    pub more: bool,
 }
 
 /// What one of them has read.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct OfFarMeter {
-    pub(crate) readings: Vec<Reading>,
-    pub(crate) notices: Vec<String>,
+pub struct OfFarMeter {
+    /// What it read.
+    pub readings: Vec<Reading>,
+    /// What to know about it.
+    pub notices: Vec<String>,
     /// More can come.
-    pub(crate) goes_on: bool,
+    pub goes_on: bool,
 }
 
 /// What a meter has read since it was asked before, for the store and the user.
 pub(super) struct Taken {
     /// Its number in the store, in a session.
-    pub(super) id: Option<i64>,
-    pub(super) name: String,
-    pub(super) readings: Vec<Reading>,
-    pub(super) notices: Vec<String>,
+    pub id: Option<i64>,
+    pub name: String,
+    pub readings: Vec<Reading>,
+    pub notices: Vec<String>,
 }
 
 /// The target host, as its meters are asked for.
-pub(crate) trait FarHost {
+pub trait FarHost {
     /// Its name in messages.
     fn name(&self) -> String;
 
@@ -97,7 +102,7 @@ pub(crate) trait FarHost {
 }
 
 /// The meters of the target host in a run.
-pub(crate) struct FarMeters {
+pub(super) struct FarMeters {
     meters: Vec<OneFar>,
     /// Those that the study names are watched, the machine's own are not.
     short_windows: Option<ShortWindows>,
@@ -122,13 +127,13 @@ impl FarMeters {
     ///
     /// # Errors
     /// Meters that the study names cannot be opened or read: all of them in one message.
-    pub(crate) fn open(
+    pub(super) fn open(
         fabric: &Fabric,
         host: &dyn FarHost,
         allow: Allow,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
-    ) -> Result<Option<FarMeters>, RunError> {
+    ) -> Result<Option<FarMeters>, MeteringError> {
         let is_named = match target_meter_specs(fabric.meters.as_ref(), "the study")? {
             MeterSpecs::None => return Ok(None),
             MeterSpecs::Local => false,

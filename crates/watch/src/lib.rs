@@ -12,11 +12,10 @@ mod trial;
 
 pub use error::WatchError;
 pub use subject::WatchTarget;
-pub(crate) use trial::{TrialWatch, WatchedTrial, watch_trial};
+pub use trial::{TrialWatch, WatchedTrial, watch_trial};
 
-use crate::new_store;
-use crate::progress::Progress;
 use iopj_core::watch::{WatchEvidence, WatchSubject};
+use iopj_metering::Progress;
 use iopj_record::Unavailable;
 use iopj_record::watch::{WatchInterval, WatchRecord};
 use iopj_store::Store;
@@ -90,7 +89,7 @@ fn check_store(path: &Path) -> Result<(), WatchError> {
         let text = format!("`{}` already exists: name another file with --store", path.display());
         return Err(WatchError::Refused(text));
     }
-    new_store::path("", Some(path)).map(drop).map_err(|error| WatchError::Refused(error.to_string()))
+    Ok(iopj_store::new_path("", Some(path)).map(drop)?)
 }
 
 /// A view as the meters' code knows it.

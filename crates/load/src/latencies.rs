@@ -1,19 +1,22 @@
 //! Latencies of a window as a generator counts them, in the store's form.
 
+use crate::fio::{self, FioOutput};
+use crate::native;
 use hdrhistogram::Histogram;
-use iopj_load::fio::{self, FioOutput};
-use iopj_load::native;
 use iopj_record::{Latency, histogram};
 
 /// The latencies of a window.
-pub(crate) struct Latencies {
-    pub(crate) reads: Latency,
-    pub(crate) writes: Latency,
-    pub(crate) all: Latency,
+pub struct Latencies {
+    /// Of reads.
+    pub reads: Latency,
+    /// Of writes.
+    pub writes: Latency,
+    /// Of both.
+    pub all: Latency,
 }
 
 /// Those of our own jobs.
-pub(crate) fn of_native(run: &native::WindowTotals) -> Latencies {
+pub fn of_native(run: &native::WindowTotals) -> Latencies {
     let [reads, writes] = run.latency.each_ref().map(|recorder| {
         let mut histogram = histogram::new();
         recorder.add_to(&mut histogram);
@@ -32,7 +35,7 @@ pub(crate) fn of_native(run: &native::WindowTotals) -> Latencies {
 }
 
 /// Those from submission of our own jobs under an open load.
-pub(crate) fn from_submission(open: &native::OpenTotals) -> Latency {
+pub fn from_submission(open: &native::OpenTotals) -> Latency {
     let mut bins = histogram::new();
     open.submission.add_to(&mut bins);
     let mut all = histogram::summary(&bins);
@@ -45,7 +48,7 @@ pub(crate) fn from_submission(open: &native::OpenTotals) -> Latency {
 }
 
 /// Those of flushes and fsyncs, from when they were due.
-pub(crate) fn of_syncs(open: &native::OpenTotals) -> Latency {
+pub fn of_syncs(open: &native::OpenTotals) -> Latency {
     let mut bins = histogram::new();
     open.syncs.add_to(&mut bins);
     let mut all = histogram::summary(&bins);
@@ -57,7 +60,7 @@ pub(crate) fn of_syncs(open: &native::OpenTotals) -> Latency {
 }
 
 /// Those of fio's flushes and fsyncs.
-pub(crate) fn of_fio_syncs(syncs: &fio::FioLatency) -> Latency {
+pub fn of_fio_syncs(syncs: &fio::FioLatency) -> Latency {
     let (mut all, _) = one_of_fio(syncs, syncs.histogram.len());
     all.histogram = Vec::new();
     all
@@ -81,7 +84,7 @@ fn one_of_fio(latency: &fio::FioLatency, ios: u64) -> (Latency, Histogram<u64>) 
 }
 
 /// Those of fio.
-pub(crate) fn of_fio(result: &FioOutput) -> Latencies {
+pub fn of_fio(result: &FioOutput) -> Latencies {
     let convert = |direction: &fio::Direction| match &direction.latency {
         Some(latency) => one_of_fio(latency, direction.ios),
         None => (Latency::default(), histogram::new()),
@@ -108,10 +111,10 @@ pub(crate) fn of_fio(result: &FioOutput) -> Latencies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::native::{JobEngine, JobSpec, Pacing};
     use iopj_core::{Length, Rw, Workload};
     use iopj_engine::sim::{Sim, SimOptions};
     use iopj_engine::{AnyEngine, EngineError, Pool};
-    use iopj_load::native::{JobEngine, JobSpec, Pacing};
     use std::sync::atomic::AtomicBool;
 
     #[test]

@@ -44,7 +44,7 @@ fn idle(study: &Study, span: Duration, slowest: Duration) -> Result<RestTimes, S
 
 /// Where in the order of trials one is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum GroupPosition {
+pub enum GroupPosition {
     /// It is the first of a block or of a class of workloads.
     First {
         /// An idle stretch is wanted here in any case.
@@ -56,7 +56,7 @@ pub(crate) enum GroupPosition {
 
 /// The positions of trials in their order. An idle stretch is due when the middle block begins, so a study of
 /// two blocks or more has three. `classes` holds the class of each cell.
-pub(crate) fn positions(trials: &[Planned], classes: &[usize]) -> Vec<GroupPosition> {
+pub fn positions(trials: &[Planned], classes: &[usize]) -> Vec<GroupPosition> {
     let changes = |number: usize, of: &dyn Fn(&Planned) -> usize| {
         number > 0 && of(&trials[number]) != of(&trials[number - 1])
     };
@@ -79,38 +79,39 @@ pub(crate) fn positions(trials: &[Planned], classes: &[usize]) -> Vec<GroupPosit
 }
 
 /// How a run rests and plays its load pattern.
-pub(crate) struct Schedule {
-    pub(super) idle: RestTimes,
+pub struct Schedule {
+    /// How long the stretches of rest are.
+    pub idle: RestTimes,
     /// Within a block too, idle stretches and load patterns are no farther apart.
-    pub(super) every: Duration,
+    pub every: Duration,
     /// The load pattern to play, where a meter has a clock of its own or a log is to be attached.
-    pub(super) pattern: Option<Pattern>,
+    pub pattern: Option<Pattern>,
     /// Whether idle stretches are needed; an estimate needs none.
-    pub(super) rests: bool,
+    pub rests: bool,
     /// What it takes to see whether power is flat; nothing if no meter reads along.
-    pub(super) sees: Duration,
+    pub sees: Duration,
 }
 
 /// How long ago something happened, and what the last rest took.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Past {
-    pub(super) rested: Duration,
-    pub(super) rest_took: Duration,
-    pub(super) played: Duration,
+pub struct Past {
+    pub rested: Duration,
+    pub rest_took: Duration,
+    pub played: Duration,
 }
 
 /// What is due before a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Due {
-    pub(super) play: bool,
-    pub(super) rest: bool,
+pub struct Due {
+    pub play: bool,
+    pub rest: bool,
 }
 
 /// The time of idle stretches and of load patterns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Aside {
-    pub(crate) idle: Duration,
-    pub(crate) patterns: Duration,
+pub struct Aside {
+    pub idle: Duration,
+    pub patterns: Duration,
 }
 
 impl Schedule {
@@ -119,7 +120,7 @@ impl Schedule {
     ///
     /// # Errors
     /// A time of the study cannot be read.
-    pub(super) fn new(
+    pub fn new(
         study: &Study,
         span: Duration,
         read: Option<Duration>,
@@ -138,7 +139,7 @@ impl Schedule {
     /// What is due before a trial that takes at most `next`. Where a block or class begins, the machine rests
     /// if it is time for that or if it is due there. Anywhere, it rests and plays the load pattern if the
     /// last ones would be too long ago when the trial ends.
-    pub(super) fn due(&self, position: GroupPosition, next: Duration, past: Past) -> Due {
+    pub fn due(&self, position: GroupPosition, next: Duration, past: Past) -> Due {
         let late = |since: Duration| since + next > self.every;
         let is_time = past.rested >= self.idle.length.max(past.rest_took) * TRIALS_TO_IDLE;
         let begins = match position {
@@ -150,18 +151,14 @@ impl Schedule {
 
     /// What rests and patterns take before the first of a run's trials, each with the time that it takes,
     /// between them, and after the last.
-    pub(crate) fn of_run(&self, trials: impl Iterator<Item = (GroupPosition, Duration)>) -> Aside {
+    pub fn of_run(&self, trials: impl Iterator<Item = (GroupPosition, Duration)>) -> Aside {
         let (rest, pattern) = (self.rest_time(Duration::ZERO), self.pattern_time());
         let begun = self.left(trials, Past { rest_took: rest, ..Past::default() });
         Aside { idle: begun.idle + rest, patterns: begun.patterns + pattern }
     }
 
     /// The same between the trials that are left and after the last.
-    pub(super) fn left(
-        &self,
-        trials: impl Iterator<Item = (GroupPosition, Duration)>,
-        mut past: Past,
-    ) -> Aside {
+    pub fn left(&self, trials: impl Iterator<Item = (GroupPosition, Duration)>, mut past: Past) -> Aside {
         let (rest, pattern) = (self.rest_time(past.rest_took), self.pattern_time());
         let mut aside = Aside { idle: rest, patterns: pattern };
         for (position, takes) in trials {

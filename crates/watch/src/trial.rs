@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(1);
 
 /// What a trial does at the ends of the program's life, and meanwhile.
-pub(crate) trait TrialWatch {
+pub trait TrialWatch {
     /// The program is let go now.
     fn starts(&mut self);
     /// Some time has passed; with its process id, which is also that of its group.
@@ -29,17 +29,19 @@ pub(crate) trait TrialWatch {
 }
 
 /// What was seen of the program.
-pub(crate) struct WatchedTrial {
-    pub(crate) evidence: WatchEvidence,
-    pub(crate) paths: Vec<SeenPath>,
+pub struct WatchedTrial {
+    /// Counts of the window.
+    pub evidence: WatchEvidence,
+    /// The paths that these show.
+    pub paths: Vec<SeenPath>,
     /// What could not be read, and why.
-    pub(crate) denied: Vec<String>,
+    pub denied: Vec<String>,
     /// How it ended, and its totals.
-    pub(crate) ended: Option<Reaped>,
+    pub ended: Option<Reaped>,
     /// Processes that it left behind, by number and name.
-    pub(crate) left: Vec<(i32, String)>,
+    pub left: Vec<(i32, String)>,
     /// Latencies of all disks, as far as they were sampled.
-    pub(crate) latencies: Histogram<u64>,
+    pub latencies: Histogram<u64>,
 }
 
 struct View<'a>(&'a mut dyn TrialWatch);
@@ -64,7 +66,7 @@ impl WatchView for View<'_> {
 ///
 /// # Errors
 /// It cannot be started or watched.
-pub(crate) fn watch_trial(
+pub fn watch_trial(
     command: Command,
     (servers, disks): (&[i32], &[String]),
     watch: &mut dyn TrialWatch,

@@ -1,10 +1,10 @@
 //! The machine's own meters beside a watch.
 
 use super::error::WatchError;
-use crate::energy::{Meters, RunningMeter};
-use crate::progress::Progress;
 use iopj_core::watch::WatchPower;
 use iopj_meter::{Clock, Reading, powers};
+use iopj_metering::Progress;
+use iopj_metering::energy::{Meters, RunningMeter};
 use std::sync::atomic::AtomicBool;
 
 /// The meters, with the readings since the last interval.

@@ -11,13 +11,13 @@ mod tests;
 
 pub use contradiction::{KernelVersion, ParseKernelVersionError};
 
-use crate::latencies::{self, Latencies};
 use contradiction::{Polling, polling};
 use iopj_core::evidence::{Finding, ProcessEvidence};
 use iopj_core::files::read_whole;
 use iopj_core::{Evidence, IoPath, Observed, Verdict, VerdictKind, Workload};
 use iopj_load::fio::runs::{FioJobResult, FioRun, runs};
 use iopj_load::fio::{self, FioError, FioOutput, OLDEST, parse_version};
+use iopj_load::latencies::{self, Latencies};
 use iopj_probe::Remedy;
 use iopj_record::{Generator, Measurement, StudyRecord, Trial};
 use iopj_store::{Store, StoreError};

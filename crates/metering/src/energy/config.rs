@@ -33,8 +33,8 @@ pub(crate) enum ClockChoice {
 }
 
 /// A meter as a study asks for it.
-pub(crate) struct MeterSpec {
-    pub(crate) name: String,
+pub struct MeterSpec {
+    pub name: String,
     pub(crate) kind: &'static str,
     pub(crate) interval: Duration,
     pub(crate) clock: ClockChoice,
@@ -52,7 +52,7 @@ impl MeterSpec {
 }
 
 /// Where a meter's figures come from.
-pub(crate) enum MeterSource {
+pub enum MeterSource {
     /// Readings beside the trials.
     Live(Box<dyn OpenMeter>),
     /// A log that is attached later.
@@ -64,7 +64,7 @@ pub(crate) enum MeterSource {
 /// The own keys of `kind = "model"`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ModelTable {
+pub struct ModelTable {
     /// The coefficients, as `iopj meter fit` writes them.
     pub(crate) file: PathBuf,
     /// What the meter measured that they were fitted to.
@@ -77,7 +77,7 @@ fn system() -> Scope {
 }
 
 /// The meters of a study, their tables read.
-pub(crate) enum MeterSpecs {
+pub enum MeterSpecs {
     None,
     Local,
     Named(Vec<(MeterSpec, MeterSource)>),
@@ -88,7 +88,7 @@ pub(crate) enum MeterSpecs {
 /// # Errors
 /// An unknown kind or key, with the nearest right one, or a value that cannot be. No text holds a value that
 /// may be secret.
-pub(crate) fn meter_specs(meters: Option<&Meters>, source: &str) -> Result<MeterSpecs, StudyError> {
+pub fn meter_specs(meters: Option<&Meters>, source: &str) -> Result<MeterSpecs, StudyError> {
     specs(meters, source, Meters::TABLE)
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn meter_specs(meters: Option<&Meters>, source: &str) -> Result<Meter
 ///
 /// # Errors
 /// As for [`meter_specs`], or a meter that is not read while the study runs, or not by its host's clock.
-pub(crate) fn target_meter_specs(meters: Option<&Meters>, source: &str) -> Result<MeterSpecs, StudyError> {
+pub fn target_meter_specs(meters: Option<&Meters>, source: &str) -> Result<MeterSpecs, StudyError> {
     let specs = specs(meters, source, Fabric::METERS)?;
     let MeterSpecs::Named(named) = &specs else { return Ok(specs) };
     for (spec, kind) in named {
@@ -144,7 +144,7 @@ pub(crate) fn addresses_in_words(specs: &[(MeterSpec, MeterSource)]) -> Option<S
 ///
 /// # Errors
 /// As for [`meter_specs`] and [`target_meter_specs`].
-pub(crate) fn programs(study: &Study) -> Result<Vec<String>, StudyError> {
+pub fn programs(study: &Study) -> Result<Vec<String>, StudyError> {
     let there = study.fabric.as_ref().and_then(|fabric| fabric.meters.as_ref());
     let all = [meter_specs(study.meters.as_ref(), "the study")?, target_meter_specs(there, "the study")?];
     let program = |source: &MeterSource| match source {

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A kind's own keys in a `[meters.NAME]` table, by which it can be opened.
-pub(crate) trait OpenMeter: Send {
+pub trait OpenMeter: Send {
     /// How old a value may be when it is read.
     fn age(&self) -> Duration {
         Duration::ZERO

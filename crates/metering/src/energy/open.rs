@@ -6,7 +6,7 @@ use super::model::ModelText;
 use super::schedule::Schedule;
 use super::short_windows::ShortWindows;
 use super::thread::{OpeningMeter, RunningMeter};
-use crate::error::RunError;
+use crate::error::MeteringError;
 use crate::progress::Progress;
 use iopj_core::Allow;
 use iopj_meter::log::{LogConfig, LogKind};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The meters of a study, opened.
-pub(crate) struct Meters {
+pub struct Meters {
     pub(super) running: Vec<RunningMeter>,
     /// Logs that are to be attached later.
     pub(super) logs: Vec<(MeterSpec, LogConfig)>,
@@ -36,7 +36,7 @@ impl Meters {
     ///
     /// # Errors
     /// A time of the study cannot be read.
-    pub(crate) fn schedule(&self, study: &Study, span: Duration) -> Result<Schedule, StudyError> {
+    pub fn schedule(&self, study: &Study, span: Duration) -> Result<Schedule, StudyError> {
         let here = self.running.iter().map(|meter| meter.spec.interval);
         let read = here.chain(self.far.iter().filter_map(FarMeters::slowest)).max();
         Schedule::new(study, span, read, self.pattern_for())
@@ -46,13 +46,13 @@ impl Meters {
     ///
     /// # Errors
     /// Meters that the study names cannot be opened or read: all those of a host in one message.
-    pub(crate) fn open(
+    pub fn open(
         study: &Study,
         far: Option<&dyn FarHost>,
         allow: Allow,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
-    ) -> Result<Meters, RunError> {
+    ) -> Result<Meters, MeteringError> {
         let specs = config::meter_specs(study.meters.as_ref(), "the study")?;
         let meters = Meters::of(specs, allow, progress, stop)?;
         let asked = study.fabric.as_ref().zip(far);
@@ -65,12 +65,12 @@ impl Meters {
     ///
     /// # Errors
     /// As for [`Meters::open`].
-    pub(crate) fn of(
+    pub fn of(
         specs: MeterSpecs,
         allow: Allow,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
-    ) -> Result<Meters, RunError> {
+    ) -> Result<Meters, MeteringError> {
         let (running, logs, models) = (Vec::new(), Vec::new(), Vec::new());
         let mut meters = Meters { running, logs, models, found_none: false, short_windows: None, far: None };
         let (mut opening, mut failed) = (Vec::new(), Vec::new());
@@ -108,21 +108,21 @@ impl Meters {
             }
         }
         if stop.load(Ordering::Relaxed) {
-            return Err(RunError::Interrupted);
+            return Err(MeteringError::Interrupted);
         }
-        if failed.is_empty() { Ok(meters) } else { RunError::refuse(failed.join("; ")) }
+        if failed.is_empty() { Ok(meters) } else { Err(MeteringError::Refused(failed.join("; "))) }
     }
 
     /// The meters that the machine itself has.
     ///
     /// # Errors
-    /// [`RunError::Interrupted`].
-    pub(crate) fn of_machine(progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Meters, RunError> {
+    /// [`MeteringError::Interrupted`].
+    pub fn of_machine(progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Meters, MeteringError> {
         Meters::of(MeterSpecs::Local, Allow::NOTHING, progress, stop)
     }
 
     /// The meters that are read, and whether the machine's own were asked for and there is none.
-    pub(crate) fn into_running(self) -> (Vec<RunningMeter>, bool) {
+    pub fn into_running(self) -> (Vec<RunningMeter>, bool) {
         (self.running, self.found_none)
     }
 
@@ -134,7 +134,7 @@ impl Meters {
     }
 
     /// Warns of each meter that the study names and for which windows of these cells are too short.
-    pub(crate) fn check_windows(&mut self, cells: &[Cell], progress: &mut dyn Progress) {
+    pub fn check_windows(&mut self, cells: &[Cell], progress: &mut dyn Progress) {
         if let Some(far) = &mut self.far {
             far.check_windows(cells, progress);
         }

@@ -19,13 +19,13 @@ const BEFORE: Duration = Duration::from_secs(60);
 
 /// A trial of which the energy by some meter is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Waiting {
+pub struct Waiting {
     /// Its cell's number.
-    pub(crate) cell: usize,
+    pub cell: usize,
     /// Its I/Os.
-    pub(crate) ios: u64,
+    pub ios: u64,
     /// Its window.
-    pub(crate) window: Window,
+    pub window: Window,
 }
 
 /// The latest readings, and the trials that wait for more, with the meters whose joules have been told.

@@ -11,36 +11,40 @@ use std::time::Duration;
 
 /// What the store keeps of a meter beside its readings. No secret is in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct MeterRecord {
-    pub(crate) kind: String,
-    pub(crate) interval_ns: u64,
-    pub(crate) clock: ClockRecord,
+pub struct MeterRecord {
+    /// The kind of the meter, as in a study.
+    pub kind: String,
+    /// How often it is read, in ns.
+    pub interval_ns: u64,
+    /// Which clock its readings have.
+    pub clock: ClockRecord,
     /// How old a value may be when it is read.
-    pub(crate) age_ns: u64,
+    pub age_ns: u64,
     /// Gaps up to this are bridged.
-    pub(crate) bridge_ns: u64,
-    pub(crate) channels: Vec<Channel>,
+    pub bridge_ns: u64,
+    /// Its channels.
+    pub channels: Vec<Channel>,
     /// The coefficient file of a model, which has no readings.
     #[serde(default)]
-    pub(crate) model: Option<ModelText>,
+    pub model: Option<ModelText>,
     /// The target host, if the meter is one of its; the readings are by this host's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) there: Option<There>,
+    pub there: Option<There>,
 }
 
 /// What a meter of the target host has beside others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct There {
+pub struct There {
     /// The boot id of its kernel: the machine that it is.
-    pub(crate) boot: String,
+    pub boot: String,
     /// How far the times of all readings may be off together: the worst alignment of the two clocks.
-    pub(crate) within_ns: u64,
+    pub within_ns: u64,
 }
 
 /// Whose time stamps place the readings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ClockRecord {
+pub enum ClockRecord {
     /// The host's.
     Host,
     /// The meter's own, found by the load pattern about where the readings say.
@@ -52,7 +56,8 @@ pub(crate) enum ClockRecord {
 }
 
 impl MeterRecord {
-    pub(crate) fn of(spec: &MeterSpec, channels: &[Channel]) -> MeterRecord {
+    /// That of a meter with these channels.
+    pub fn of(spec: &MeterSpec, channels: &[Channel]) -> MeterRecord {
         MeterRecord {
             kind: spec.kind.to_owned(),
             interval_ns: spec.interval.as_nanos() as u64,
@@ -66,25 +71,25 @@ impl MeterRecord {
     }
 
     /// Its kind, how often it is read, and its channels.
-    pub(crate) fn in_words(&self) -> String {
+    pub fn in_words(&self) -> String {
         let channels: Vec<String> = self.channels.iter().map(describe).collect();
         let interval = iopj_core::format_duration(self.interval());
         format!("{}, every {interval}: {}", self.kind, channels.join("; "))
     }
 
     /// How often it is read.
-    pub(super) fn interval(&self) -> Duration {
+    pub fn interval(&self) -> Duration {
         Duration::from_nanos(self.interval_ns)
     }
 
     /// What places the readings: the meter's own clock as it was found, or the host's.
-    pub(super) fn clock<'a>(&self, alignment: Option<&'a Alignment>) -> Clock<'a> {
+    pub fn clock<'a>(&self, alignment: Option<&'a Alignment>) -> Clock<'a> {
         let within_ns = self.there.as_ref().map_or(0, |there| there.within_ns);
         alignment.map_or(Clock::Host { age_ns: self.age_ns, within_ns }, Clock::Own)
     }
 
     /// The scopes of the meter, each with the channels that make it up.
-    pub(super) fn scopes(&self) -> BTreeMap<Scope, Vec<usize>> {
+    pub fn scopes(&self) -> BTreeMap<Scope, Vec<usize>> {
         let mut scopes: BTreeMap<Scope, Vec<usize>> = BTreeMap::new();
         for index in counted(&self.channels) {
             scopes.entry(self.channels[index].scope).or_default().push(index);

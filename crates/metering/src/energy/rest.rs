@@ -25,7 +25,7 @@ fn sleep_until(raw_ns: u64, stop: &AtomicBool, tick: &mut dyn FnMut()) -> bool {
 }
 
 /// How long the machine is left alone.
-pub(crate) struct RestTimes {
+pub struct RestTimes {
     /// Before it is asked whether it has settled.
     pub(crate) settle: Duration,
     /// The longest wait for it to settle.
