@@ -8,6 +8,7 @@ mod file;
 mod flight;
 mod memory;
 mod open;
+mod pool;
 mod shared;
 mod slot;
 mod worker;

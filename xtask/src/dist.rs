@@ -13,12 +13,11 @@ mod libc;
 mod news;
 mod notices;
 mod rpm;
-pub(crate) mod tree;
 mod wheel;
 
 use crate::options::Options;
 use crate::workspace::Workspace;
-use crate::{needs, shell};
+use crate::{needs, shell, tree};
 use anyhow::{Context, Result, bail, ensure};
 use arch::Arch;
 use build::{Built, Tools};

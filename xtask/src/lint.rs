@@ -1,6 +1,6 @@
 //! `cargo xtask lint`: what can be checked without tests: format, clippy, docs, licences and advisories, the
-//! crate table, cycles, the index of files, sizes, width, paths in documents, meters of the tests' studies,
-//! keys of docs/trust.md, lock files, the oldest Rust.
+//! crate table, knots of modules, the index of files, sizes, width, paths in documents, meters of the tests'
+//! studies, keys of docs/trust.md, lock files, the oldest Rust.
 
 use crate::options::{Options, Part};
 use crate::workspace::Workspace;
@@ -22,7 +22,7 @@ const PARTS: [Part; 14] = [
         })
     }),
     ("modules", |workspace| {
-        no_findings("cycles of files", || modules::findings(&workspace.root, &workspace.metadata))
+        no_findings("knots of modules", || modules::findings(&workspace.root, &workspace.metadata))
     }),
     ("files", |workspace| no_findings("index of files", || files::findings(workspace))),
     ("sizes", |workspace| no_findings("sizes", || sizes::findings(&workspace.root))),

@@ -29,6 +29,7 @@ mod shell;
 mod sizes;
 mod soak;
 mod test;
+mod tree;
 mod trust;
 mod venv;
 mod width;

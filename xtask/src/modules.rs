@@ -1,8 +1,8 @@
-//! Finds cycles among the files of a crate. One file uses another if a path in its code names something that
-//! the other one defines; files that only re-export it do not count.
+//! Finds knots of modules in a crate: siblings of a folder that use each other in a circle, each with all
+//! that is below it. One module uses another if a path in its code names something that the other one
+//! defines; modules that only re-export it do not count.
 //!
-//! A module and its descendants may use each other, and tests may use anything. Method calls are not seen:
-//! they have no path.
+//! Tests may use anything. Method calls are not seen: they have no path.
 
 mod paths;
 mod tree;
@@ -10,7 +10,7 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,71 +19,107 @@ use tree::{Id, Meaning, Tree};
 /// How many re-exports are followed for one path, to end the search whatever the code says.
 const STEPS: usize = 32;
 
-/// What a file uses: the names by the file that defines them.
-type Uses<'a> = BTreeMap<&'a Path, BTreeSet<&'a str>>;
+/// The kinds of targets whose code is looked at.
+const CODE: [&str; 5] = ["lib", "rlib", "cdylib", "staticlib", "bin"];
 
-/// One text per cycle in the libraries and programs of the workspace: what each of its files uses of the
+/// The one knot that stays until `nvme-user` opens its targets from above: a target holds a controller, and
+/// that is opened on a target.
+const STAYS: [&str; 4] = [
+    "crates/engine/src/gate.rs",
+    "crates/engine/src/nvme_user.rs",
+    "crates/engine/src/obstacle.rs",
+    "crates/engine/src/target.rs",
+];
+
+/// What each module of a folder uses of the others: the names.
+type Uses<'a> = BTreeMap<Id, BTreeMap<Id, BTreeSet<&'a str>>>;
+
+/// One text per knot in the libraries and programs of the workspace: what each of its modules uses of the
 /// others.
 ///
 /// # Errors
 /// A file cannot be read, or is not Rust.
 pub(crate) fn findings(root: &Path, metadata: &Value) -> Result<Vec<String>> {
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
     let mut findings = Vec::new();
-    for target in targets.filter(|target| target["kind"][0] == "lib" || target["kind"][0] == "bin") {
-        let source = target["src_path"].as_str().context("cargo metadata names no source of a target")?;
-        findings.extend(cycles(&Tree::read(Path::new(source))?, root));
+    for source in sources(metadata) {
+        findings.extend(knots(&Tree::read(Path::new(source))?, root));
     }
     Ok(findings)
 }
 
-/// One text per cycle: a line with the number of its files, then one line per use of one by another.
-fn cycles(tree: &Tree, root: &Path) -> Vec<String> {
-    let uses = uses(tree);
-    let reached: BTreeMap<&Path, BTreeSet<&Path>> =
-        uses.keys().map(|file| (*file, reached(&uses, file))).collect();
-    let mut reported = BTreeSet::new();
+/// The root files of all libraries, whatever they are linked as, and of all programs.
+fn sources(metadata: &Value) -> BTreeSet<&str> {
+    let is_code = |kind: &Value| CODE.contains(&kind.as_str().unwrap_or_default());
+    let targets = elements(&metadata["packages"]).flat_map(|package| elements(&package["targets"]));
+    let ours = targets.filter(|target| elements(&target["kind"]).any(is_code));
+    ours.filter_map(|target| target["src_path"].as_str()).collect()
+}
+
+fn elements(array: &Value) -> impl Iterator<Item = &Value> {
+    array.as_array().into_iter().flatten()
+}
+
+/// One text per knot: a line with the number of its modules, then one line per use of one by another.
+fn knots(tree: &Tree, root: &Path) -> Vec<String> {
     let mut findings = Vec::new();
-    for (first, from_first) in &reached {
-        let in_cycle = |file: &&&Path| reached.get(**file).is_some_and(|back| back.contains(first));
-        let files: BTreeSet<&Path> = from_first.iter().filter(in_cycle).copied().collect();
-        if files.is_empty() || !reported.insert(files.clone()) {
-            continue;
-        }
-        let mut finding = format!("{} files use each other in a cycle:", files.len());
-        for user in &files {
-            for (used, names) in uses[user].iter().filter(|(used, _)| files.contains(**used)) {
-                let names = names.iter().copied().collect::<Vec<_>>().join(", ");
-                let [user, used] = [user, used].map(|file| file.strip_prefix(root).unwrap_or(file).display());
-                finding += &format!("\n  {user} -> {used}: {names}");
+    for uses in uses(tree).into_values() {
+        let reached: BTreeMap<Id, BTreeSet<Id>> =
+            uses.keys().map(|module| (*module, reached(&uses, *module))).collect();
+        let mut reported = BTreeSet::new();
+        for (first, from_first) in &reached {
+            let is_in_knot = |module: &&Id| reached.get(module).is_some_and(|back| back.contains(first));
+            let modules: BTreeSet<Id> = from_first.iter().filter(is_in_knot).copied().collect();
+            if !modules.is_empty() && reported.insert(modules.clone()) && !stays(tree, root, &modules) {
+                findings.push(finding(tree, root, &uses, &modules));
             }
         }
-        findings.push(finding);
     }
     findings
 }
 
-/// The files that `first` uses, directly or through others; `first` itself only if it is in a cycle.
-fn reached<'a>(uses: &BTreeMap<&'a Path, Uses<'a>>, first: &'a Path) -> BTreeSet<&'a Path> {
+/// True for the knot that stays, as long as it has no further module.
+fn stays(tree: &Tree, root: &Path, modules: &BTreeSet<Id>) -> bool {
+    let is_known = |module: &Id| STAYS.iter().any(|file| root.join(file) == tree.modules[*module].file);
+    modules.iter().all(is_known)
+}
+
+fn finding(tree: &Tree, root: &Path, uses: &Uses<'_>, modules: &BTreeSet<Id>) -> String {
+    let place = |module: Id| {
+        let file = &tree.modules[module].file;
+        file.strip_prefix(root).unwrap_or(file).display()
+    };
+    let mut finding = format!("{} modules use each other in a knot:", modules.len());
+    for user in modules {
+        for (used, names) in uses[user].iter().filter(|(used, _)| modules.contains(used)) {
+            let names = names.iter().copied().collect::<Vec<_>>().join(", ");
+            finding += &format!("\n  {} -> {}: {names}", place(*user), place(*used));
+        }
+    }
+    finding
+}
+
+/// The modules that `first` uses, directly or through others; `first` itself only if it is in a knot.
+fn reached(uses: &Uses<'_>, first: Id) -> BTreeSet<Id> {
     let mut reached = BTreeSet::new();
     let mut next = vec![first];
-    while let Some(used) = next.pop().and_then(|file| uses.get(file)) {
-        next.extend(used.keys().filter(|file| reached.insert(**file)));
+    while let Some(used) = next.pop().and_then(|module| uses.get(&module)) {
+        next.extend(used.keys().filter(|module| reached.insert(**module)));
     }
     reached
 }
 
-fn uses(tree: &Tree) -> BTreeMap<&Path, Uses<'_>> {
-    let mut uses = BTreeMap::<_, Uses>::new();
+/// Who uses whom in each folder, by the module above it.
+fn uses(tree: &Tree) -> BTreeMap<Id, Uses<'_>> {
+    let mut uses = BTreeMap::<Id, Uses<'_>>::new();
     for (id, module) in tree.modules.iter().enumerate() {
-        let of_file = uses.entry(module.file.as_path()).or_default();
         let mut search = Search::of(tree);
         for named in module.paths.iter().flat_map(|path| search.resolve(id, path, STEPS)) {
             let Named::Item(definer, name) = named else { continue };
-            let file = tree.modules[definer].file.as_path();
-            if file != module.file && !tree.are_related(&module.file, file) {
-                of_file.entry(file).or_default().insert(name);
+            let (above, user, used) = tree.parting(id, definer);
+            if user != used && user != above && used != above {
+                let of_folder = uses.entry(above).or_default();
+                of_folder.entry(user).or_default().entry(used).or_default().insert(name);
+                of_folder.entry(used).or_default();
             }
         }
     }

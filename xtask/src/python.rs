@@ -1,8 +1,8 @@
 //! `cargo xtask python`: the Python package as a wheel with the program in it, and as a source distribution;
 //! installed into an empty environment and tested, here and in a bare Debian.
 
-use crate::dist::tree::{self, Tree};
 use crate::options::Options;
+use crate::tree::{self, Tree};
 use crate::workspace::{self, Workspace};
 use crate::{chroot, shell, venv};
 use anyhow::{Context, Result, bail};

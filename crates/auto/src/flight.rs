@@ -1,9 +1,10 @@
 //! What is remembered of each request in flight, to time it and to do it again.
 
-use crate::chooser::{BOUND_GRACE_NS, Plan};
+use crate::chooser::Plan;
 use crate::clock::Clock;
 use crate::key::Kind;
 use crate::seen::{LEAST_TIMED, Timed};
+use crate::timing::BOUND_GRACE_NS;
 use crate::timing::Bound;
 use crate::way::Way;
 use iopj_engine::{Buffer, Buffers, Completion, IoError, Op, Request, Transfer};

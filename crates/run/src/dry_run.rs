@@ -9,7 +9,7 @@ use crate::pace::{self, RunTime};
 use crate::precondition;
 use crate::program_run::{ProgramSetUp, own_program};
 use crate::runner::{SetUp, Tools, all_cells, place};
-use crate::target::{Access, TargetSpec, writes};
+use crate::target::{Access, TargetSpec};
 use crate::trials::needed_settings;
 use crate::{limits, paths};
 use iopj_core::{IoPath, Length, Setting, Transport, Workload};
@@ -184,7 +184,7 @@ fn over_fabrics(
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<RunPlan, RunError> {
-    let writes = writes(study)?.is_some();
+    let writes = study.why_written()?.is_some();
     check_options(study, keys, options, writes)?;
     keys.target_host.as_deref().map(str::parse::<Destination>).transpose()?;
     let here = keys.here.as_ref().map(|here| TargetSpec::here(study, options, here)?.look()).transpose()?;

@@ -1,14 +1,13 @@
-//! A run over fabrics: the agent's questions and answers, its side on the target host, and this side.
+//! A run over fabrics: the questions to the agent and its answers, and this side.
 
-mod ask;
+pub(crate) mod ask;
 mod checks;
 mod clock;
-mod counts;
+pub(crate) mod counts;
 mod lost;
-mod meters;
-mod network;
+pub(crate) mod meters;
+pub(crate) mod network;
 mod secret;
-mod session;
 mod side;
 mod window;
 
@@ -16,5 +15,4 @@ pub(crate) use ask::Measure;
 pub(crate) use ask::OpenDrive;
 pub(crate) use checks::{check_options, target_name};
 pub(crate) use counts::context_switches;
-pub use session::serve_agent;
 pub(crate) use side::{FabricSide, Far};

@@ -1,6 +1,7 @@
 //! The life of a run and of a trial: target, paths, settings, generators, evidence, meters, store.
 
 mod adaptive;
+mod agent;
 mod announce;
 mod begin;
 pub mod blocks;
@@ -28,12 +29,12 @@ mod traces;
 mod trial;
 mod trials;
 
+pub use agent::serve_agent;
 pub use dry_run::{PlannedBytes, RunPlan, dry_run};
 pub use error::{RunError, TrialError};
-pub use fabric::serve_agent;
 pub use options::Options;
 pub use pace::RunTime;
 pub use program_error::ProgramError;
 pub use runner::{read_study, resume, run};
-pub use target::{devices_below, writes};
+pub use target::devices_below;
 pub use trials::Summary;

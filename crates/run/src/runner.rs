@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::own_program::figure_of;
 use crate::pace::{self, RunTime};
 use crate::profile::Profiler;
-use crate::target::{Access, MadeFile, OpenTarget, Taking, TargetSpec, writes};
+use crate::target::{Access, MadeFile, OpenTarget, Taking, TargetSpec};
 use crate::trial::TrialRunner;
 use crate::trials::{Summary, Trials};
 use crate::{continued, limits, new_store, paths, program_run, programs};
@@ -172,7 +172,7 @@ fn open_here<'a>(
 ) -> Result<Option<Access<'a>>, RunError> {
     let Some(keys) = &study.fabric else { return Ok(None) };
     let Some(device) = &keys.here else { return Ok(None) };
-    check_options(study, keys, options, writes(study)?.is_some())?;
+    check_options(study, keys, options, study.why_written()?.is_some())?;
     let spec = TargetSpec::here(study, options, device)?;
     let waited = spec.wait(locker, options.wait, progress, stop)?;
     let OpenTarget { spec, target, locks, .. } = spec.open((locker, waited), progress, stop)?;

@@ -104,7 +104,7 @@ impl TargetSpec {
 
     /// The drive of the target host, as the host asks for it, or the file that was made there instead.
     pub(crate) fn on_target_host(open: &OpenDrive, made: Option<&(PathBuf, FileId)>) -> TargetSpec {
-        let writes = open.writes.then_some(STUDY_WRITES);
+        let writes = open.writes.then_some(Study::WRITES);
         let spec = TargetSpec { writes, i_know: open.i_know, is_option: true, ..TargetSpec::default() };
         match made {
             Some((path, id)) => TargetSpec { path: path.clone(), id: Some(*id), ..spec },
@@ -122,7 +122,7 @@ impl TargetSpec {
     ) -> Result<TargetSpec, RunError> {
         let spec = TargetSpec {
             id: made,
-            writes: writes(study)?,
+            writes: study.why_written()?,
             i_know: options.i_know,
             is_option: true,
             ..TargetSpec::default()
@@ -132,7 +132,7 @@ impl TargetSpec {
 
     /// The drive of this host like that of a study over fabrics. That it may be written has been checked.
     pub(crate) fn here(study: &Study, options: &Options, device: &Path) -> Result<TargetSpec, RunError> {
-        let (writes, i_know) = (writes(study)?, options.i_know);
+        let (writes, i_know) = (study.why_written()?, options.i_know);
         let spec = TargetSpec { writes, i_know, is_option: true, ..TargetSpec::default() };
         Ok(spec.at(device))
     }
@@ -150,7 +150,7 @@ impl TargetSpec {
         store: &Path,
         id: Option<FileId>,
     ) -> Result<TargetSpec, RunError> {
-        let writes = writes(study)?;
+        let writes = study.why_written()?;
         let destroy_data = match (&options.destroy_data[..], writes) {
             ([], _) => None,
             ([device, ..], None) => {
@@ -370,22 +370,6 @@ impl TargetSpec {
         // Only now: a file that was there before is not ours, and dropping this removes it.
         Ok(MadeFile { path: self.path.clone(), id, keep: false })
     }
-}
-
-/// Why a study writes: a workload of it does.
-const STUDY_WRITES: &str = "the study writes";
-
-/// Why the study writes its target, where it does.
-///
-/// # Errors
-/// A workload that cannot be.
-pub fn writes(study: &Study) -> Result<Option<&'static str>, RunError> {
-    for matrix in &study.workloads {
-        if matrix.workloads()?.iter().any(iopj_core::Workload::writes) {
-            return Ok(Some(STUDY_WRITES));
-        }
-    }
-    Ok(study.precondition.then_some("the study has `precondition = true`, which writes the whole target"))
 }
 
 /// The file that is made beside a store.

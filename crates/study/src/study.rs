@@ -106,6 +106,23 @@ fn one_gib() -> String {
 }
 
 impl Study {
+    /// Why a study with writes writes its target.
+    pub const WRITES: &str = "the study writes";
+
+    /// Why the study writes its target, where it does.
+    ///
+    /// # Errors
+    /// A workload that cannot be.
+    pub fn why_written(&self) -> Result<Option<&'static str>, StudyError> {
+        for matrix in &self.workloads {
+            if matrix.workloads()?.iter().any(iopj_core::Workload::writes) {
+                return Ok(Some(Study::WRITES));
+            }
+        }
+        let fills = "the study has `precondition = true`, which writes the whole target";
+        Ok(self.precondition.then_some(fills))
+    }
+
     /// Reads a study file's text; `source` names it in messages.
     ///
     /// # Errors

@@ -17,11 +17,11 @@ pub(crate) struct Buffer {
 #[pymethods]
 impl Buffer {
     fn __len__(&self) -> usize {
-        self.slot.shared.facts.buffer_len as usize
+        self.slot.pool.facts.buffer_len as usize
     }
 
     fn __repr__(&self) -> String {
-        format!("<iopj.Buffer {} of {} bytes>", self.slot.index, self.slot.shared.facts.buffer_len)
+        format!("<iopj.Buffer {} of {} bytes>", self.slot.index, self.slot.pool.facts.buffer_len)
     }
 
     /// # Safety
@@ -29,7 +29,7 @@ impl Buffer {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let slot = slf.get().slot.clone();
         slot.view().map_err(PyBufferError::new_err)?;
-        let (address, len) = (slot.address() as *mut std::ffi::c_void, slot.shared.facts.buffer_len);
+        let (address, len) = (slot.address() as *mut std::ffi::c_void, slot.pool.facts.buffer_len);
         // SAFETY: the bytes are those of the slot's buffer. The view holds this object, it the slot, and that
         // the memory; and the slot gives the buffer to no request while the view is there.
         let filled =

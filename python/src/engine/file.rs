@@ -3,8 +3,9 @@
 use super::buffer::Buffer;
 use super::flight::{Flight, Pending, SLICE};
 use super::open::{Asked, Way, open};
+use super::pool::Fate;
 use super::shared::{Job, Shared};
-use super::slot::{Fate, Slot};
+use super::slot::Slot;
 use crate::error::Error;
 use iopj_engine::{MAX_IODEPTH, Op};
 use pyo3::buffer::PyBuffer;
@@ -23,7 +24,7 @@ pub(crate) struct Engine {
 
 impl Engine {
     fn require_own(&self) -> PyResult<()> {
-        if self.shared.is_own() {
+        if self.shared.pool.is_own() {
             return Ok(());
         }
         Err(Error::new_err("the file was opened by another process: open it again after a fork"))
@@ -32,10 +33,10 @@ impl Engine {
     /// Refuses what cannot be done, before a buffer is taken for it.
     fn require(&self, op: Op, offset: u64, length: u64) -> PyResult<()> {
         self.require_own()?;
-        if let Some(why) = &self.shared.state().ended {
+        if let Some(why) = &self.shared.pool.state().ended {
             return Err(Error::new_err(why.clone()));
         }
-        let facts = &self.shared.facts;
+        let facts = &self.shared.pool.facts;
         if length == 0 || length > u64::from(facts.buffer_len) {
             return Err(PyValueError::new_err(format!(
                 "length: {length} bytes do not fit into a buffer of {}: ask for 1 to as many, or open with a \
@@ -54,14 +55,14 @@ impl Engine {
     /// A buffer that nobody has, for what its fate is; waits for one that will come back.
     fn slot(&self, py: Python<'_>, fate: Fate) -> PyResult<Arc<Slot>> {
         self.require_own()?;
-        let shared = &self.shared;
+        let pool = &self.shared.pool;
         let go_on = || Python::attach(|py| py.check_signals());
-        let index = py.detach(|| shared.acquire(fate, SLICE, go_on))?;
-        let index = index.map_err(|why| match shared.state().ended {
+        let index = py.detach(|| pool.acquire(fate, SLICE, go_on))?;
+        let index = index.map_err(|why| match pool.state().ended {
             Some(_) => Error::new_err(why),
             None => PyBufferError::new_err(why),
         })?;
-        Ok(Slot::new(shared.clone(), index, fate))
+        Ok(Slot::new(pool.clone(), index, fate))
     }
 
     /// Hands a request to the worker.
@@ -80,7 +81,7 @@ impl Engine {
 
     /// Refuses what would touch the header of a file that iopj made, or make a file longer.
     fn require_data(&self, offset: u64, len: u64) -> PyResult<()> {
-        let facts = &self.shared.facts;
+        let facts = &self.shared.pool.facts;
         let end = facts.data_offset + facts.data_len;
         if offset >= facts.data_offset && offset.checked_add(len).is_some_and(|after| after <= end) {
             return Ok(());
@@ -134,11 +135,11 @@ impl Engine {
     fn submit(&self, op: &str, buffer: Py<Buffer>, offset: u64, length: u64) -> PyResult<Pending> {
         let (op, slot) = (transfer(op)?, buffer.get().slot.clone());
         self.require(op, offset, length)?;
-        if !Arc::ptr_eq(&slot.shared, &self.shared) {
+        if !Arc::ptr_eq(&slot.pool, &self.shared.pool) {
             return Err(PyValueError::new_err("the buffer is another file's: take one of this file"));
         }
         let flight = self.send(op, Some(slot), offset, length)?;
-        Ok(Pending::new(flight, self.shared.clone(), Some(buffer)))
+        Ok(Pending::new(flight, self.shared.pool.clone(), Some(buffer)))
     }
 
     /// Hands a read to the worker, into a buffer that nobody has.
@@ -146,7 +147,7 @@ impl Engine {
         self.require(Op::Read, offset, length)?;
         let buffer = Py::new(py, Buffer { slot: self.slot(py, Fate::Flies)? })?;
         let flight = self.send(Op::Read, Some(buffer.get().slot.clone()), offset, length)?;
-        Ok(Pending::new(flight, self.shared.clone(), Some(buffer)))
+        Ok(Pending::new(flight, self.shared.pool.clone(), Some(buffer)))
     }
 
     /// Hands a write of these bytes to the worker, from a buffer that nobody has.
@@ -159,19 +160,19 @@ impl Engine {
         let bytes = unsafe { std::slice::from_raw_parts_mut(slot.address() as *mut u8, length) };
         data.copy_to_slice(py, bytes)?;
         let flight = self.send(op, Some(slot), offset, length as u64)?;
-        Ok(Pending::new(flight, self.shared.clone(), None))
+        Ok(Pending::new(flight, self.shared.pool.clone(), None))
     }
 
     /// Hands a flush to the worker.
     fn flush(&self) -> PyResult<Pending> {
         self.require_own()?;
         let flight = self.send(Op::Flush, None, 0, 0)?;
-        Ok(Pending::new(flight, self.shared.clone(), None))
+        Ok(Pending::new(flight, self.shared.pool.clone(), None))
     }
 
     /// Takes no more requests, and waits for those in flight for at most five seconds.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if !self.shared.is_own() {
+        if !self.shared.pool.is_own() {
             return Ok(());
         }
         py.detach(|| {
@@ -186,59 +187,59 @@ impl Engine {
     /// The decisions since the last call, a line each.
     fn decisions(&self) -> PyResult<Vec<String>> {
         self.require_own()?;
-        Ok(self.shared.state().decisions.drain(..).collect())
+        Ok(self.shared.queue().decisions.drain(..).collect())
     }
 
     #[getter]
     fn closed(&self) -> bool {
-        !self.shared.is_own() || self.shared.state().ended.is_some()
+        !self.shared.pool.is_own() || self.shared.pool.state().ended.is_some()
     }
 
     #[getter]
     fn io_path(&self) -> &str {
-        &self.shared.facts.io_path
+        &self.shared.pool.facts.io_path
     }
 
     #[getter]
     fn data_offset(&self) -> u64 {
-        self.shared.facts.data_offset
+        self.shared.pool.facts.data_offset
     }
 
     #[getter]
     fn data_len(&self) -> u64 {
-        self.shared.facts.data_len
+        self.shared.pool.facts.data_len
     }
 
     #[getter]
     fn logical_block(&self) -> u32 {
-        self.shared.facts.logical_block
+        self.shared.pool.facts.logical_block
     }
 
     #[getter]
     fn writable(&self) -> bool {
-        self.shared.facts.is_writable
+        self.shared.pool.facts.is_writable
     }
 
     #[getter]
     fn depth(&self) -> u32 {
-        self.shared.facts.depth
+        self.shared.pool.facts.depth
     }
 
     #[getter]
     fn buffer_size(&self) -> u32 {
-        self.shared.facts.buffer_len
+        self.shared.pool.facts.buffer_len
     }
 
     #[getter]
     fn buffers(&self) -> u32 {
-        self.shared.facts.buffers
+        self.shared.pool.facts.buffers
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
         // The thread ends by itself: to wait for it here would hold the interpreter's lock.
-        if self.shared.is_own() {
+        if self.shared.pool.is_own() {
             self.shared.end("the file is closed");
             return;
         }

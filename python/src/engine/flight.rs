@@ -1,7 +1,7 @@
 //! A request under way: the worker ends it, and any thread of Python's waits for it.
 
 use super::buffer::Buffer;
-use super::shared::Shared;
+use super::pool::SharedPool;
 use crate::error::Error;
 use pyo3::exceptions::{PyOSError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
@@ -89,17 +89,17 @@ impl Flight {
 #[pyclass(frozen, module = "iopj._native")]
 pub(crate) struct Pending {
     flight: Arc<Flight>,
-    shared: Arc<Shared>,
+    pool: Arc<SharedPool>,
     buffer: Option<Py<Buffer>>,
 }
 
 impl Pending {
-    pub(super) fn new(flight: Arc<Flight>, shared: Arc<Shared>, buffer: Option<Py<Buffer>>) -> Pending {
-        Pending { flight, shared, buffer }
+    pub(super) fn new(flight: Arc<Flight>, pool: Arc<SharedPool>, buffer: Option<Py<Buffer>>) -> Pending {
+        Pending { flight, pool, buffer }
     }
 
     fn require_own(&self) -> PyResult<()> {
-        if self.shared.is_own() {
+        if self.pool.is_own() {
             return Ok(());
         }
         Err(Error::new_err("the request belongs to another process: open the file again after a fork"))

@@ -1,7 +1,8 @@
 //! Opening an engine on the worker's thread, where it will stay.
 
 use super::memory::Memory;
-use super::shared::{Facts, Shared};
+use super::pool::{Facts, SharedPool};
+use super::shared::Shared;
 use super::worker::Worker;
 use iopj_auto::{Aim, Auto, Policy};
 use iopj_engine::target::{FileId, WritePermission};
@@ -70,7 +71,7 @@ fn worker(asked: &Asked) -> Result<(Arc<Shared>, Worker), String> {
         buffer_len: asked.buffer_len,
         buffers: asked.buffers,
     };
-    let shared = Arc::new(Shared::new(places, facts, memory)?);
+    let shared = Arc::new(Shared::new(SharedPool::new(places, facts, memory))?);
     Ok((shared.clone(), Worker::new(engine, shared, buffers)))
 }
 

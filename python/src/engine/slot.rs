@@ -1,6 +1,6 @@
 //! A buffer of the pool as Python has it: not at once in flight and seen by a view.
 
-use super::shared::{Shared, State};
+use super::pool::{Fate, PoolState, SharedPool};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,18 +13,9 @@ enum Use {
     Flight,
 }
 
-/// What a buffer is taken for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// Somebody keeps it until he gives it to a request, or drops it.
-    IsKept,
-    /// A request has it at once, so it will come back.
-    Flies,
-}
-
 /// One of an engine's buffers; back among those that nobody has when it is dropped.
 pub(super) struct Slot {
-    pub(super) shared: Arc<Shared>,
+    pub(super) pool: Arc<SharedPool>,
     pub(super) index: u32,
     used: Mutex<Use>,
     /// It is one of those that the state counts as flying. It changes while the state is locked, or when
@@ -34,13 +25,13 @@ pub(super) struct Slot {
 
 impl Slot {
     /// A buffer that was acquired for a fate.
-    pub(super) fn new(shared: Arc<Shared>, index: u32, fate: Fate) -> Arc<Slot> {
+    pub(super) fn new(pool: Arc<SharedPool>, index: u32, fate: Fate) -> Arc<Slot> {
         let is_counted = AtomicBool::new(fate == Fate::Flies);
-        Arc::new(Slot { shared, index, used: Mutex::new(Use::Views(0)), is_counted })
+        Arc::new(Slot { pool, index, used: Mutex::new(Use::Views(0)), is_counted })
     }
 
     /// Counts it among those that fly, unless it is one of them.
-    pub(super) fn count(&self, state: &mut State) {
+    pub(super) fn count(&self, state: &mut PoolState) {
         state.flying += usize::from(!self.is_counted.swap(true, Ordering::Relaxed));
     }
 
@@ -51,7 +42,7 @@ impl Slot {
 
     /// Where its bytes are.
     pub(super) fn address(&self) -> usize {
-        self.shared.places[self.index as usize]
+        self.pool.places[self.index as usize]
     }
 
     /// One view more, or why there can be none.
@@ -87,7 +78,7 @@ impl Slot {
     }
 
     fn change(&self, change: impl FnOnce(Use) -> Result<Use, &'static str>) -> Result<(), &'static str> {
-        if !self.shared.is_own() {
+        if !self.pool.is_own() {
             return Err("the buffer belongs to another process: open the file again after a fork");
         }
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,12 +91,12 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let is_flying = matches!(self.used.get_mut().unwrap_or_else(PoisonError::into_inner), Use::Flight);
         // What never landed is the kernel's for ever.
-        if self.shared.is_own() && !is_flying {
-            let mut state = self.shared.state();
+        if self.pool.is_own() && !is_flying {
+            let mut state = self.pool.state();
             state.free.push(self.index);
             state.flying -= self.uncount();
             drop(state);
-            self.shared.changed.notify_all();
+            self.pool.changed.notify_all();
         }
     }
 }

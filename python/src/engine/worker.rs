@@ -63,7 +63,7 @@ impl Worker {
             // What had not ended is leaked, which is safe: its memory is never given back.
             let _ = engine.dyn_close(Instant::now() + CLOSE);
         }
-        let jobs = std::mem::take(&mut self.shared.state().jobs);
+        let jobs = std::mem::take(&mut self.shared.queue().jobs);
         for job in jobs {
             let Job { flight, slot, .. } = job;
             self.end(Flying { flight, slot }, Err(Failure::Ended(why.clone())), true);
@@ -76,10 +76,9 @@ impl Worker {
     fn run(&mut self) -> Result<(), EngineError> {
         let mut until = None;
         loop {
-            let (is_ended, waits) = {
-                let state = self.shared.state();
-                (state.ended.is_some(), !state.jobs.is_empty())
-            };
+            // In this order: once it has ended, no request is added.
+            let is_ended = self.shared.pool.state().ended.is_some();
+            let waits = !self.shared.queue().jobs.is_empty();
             // What was submitted before the end is done, as far as the time allows.
             if is_ended && (is_over(&mut until) || (self.flying.is_empty() && !waits)) {
                 return Ok(());
@@ -123,7 +122,7 @@ impl Worker {
     fn push(&mut self) {
         let depth = self.engine.as_ref().map_or(0, |engine| engine.dyn_iodepth());
         while self.flying.len() < depth {
-            let Some(job) = self.shared.state().jobs.pop_front() else { return };
+            let Some(job) = self.shared.queue().jobs.pop_front() else { return };
             let Job { op, slot, len, offset, flight } = job;
             let flying = Flying { flight, slot };
             match self.push_one(op, flying.slot.as_deref(), len, offset) {
@@ -185,10 +184,10 @@ impl Worker {
             // Among the free ones before it stops being in flight, so that it is always one of both.
             let counted = slot.uncount();
             drop(slot);
-            self.shared.state().flying -= counted;
+            self.shared.pool.state().flying -= counted;
         }
         flight.end(result);
-        self.shared.changed.notify_all();
+        self.shared.pool.changed.notify_all();
     }
 
     fn keep_decisions(&mut self) {
@@ -197,7 +196,7 @@ impl Worker {
         if new.is_empty() {
             return;
         }
-        let kept: &mut VecDeque<String> = &mut self.shared.state().decisions;
+        let kept: &mut VecDeque<String> = &mut self.shared.queue().decisions;
         kept.extend(new);
         while kept.len() > DECISIONS {
             kept.pop_front();

@@ -3,7 +3,8 @@
 use crate::dist::arch::Arch;
 use crate::dist::build::Built;
 use crate::dist::image::REFERENCE;
-use crate::dist::{PACKERS, Packing, Release, deb, empty, epoch, install, tree, wheel};
+use crate::dist::{PACKERS, Packing, Release, deb, empty, epoch, install, wheel};
+use crate::tree;
 use crate::workspace::Workspace;
 use crate::{instructions, needs, shell};
 use anyhow::{Context, Result, bail, ensure};

@@ -3,7 +3,7 @@
 use crate::dist::arch::Arch;
 use crate::dist::build::Built;
 use crate::dist::notices::Notices;
-use crate::dist::tree::{Tree, gzip, read};
+use crate::tree::{Tree, gzip, read};
 use crate::workspace::Workspace;
 use crate::{ffi, shell};
 use anyhow::{Context, Result};

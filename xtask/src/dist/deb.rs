@@ -5,7 +5,7 @@ use crate::dist::arch::{Arch, GLIBC};
 use crate::dist::contents::Parts;
 use crate::dist::news::REVISION;
 use crate::dist::notices::Notices;
-use crate::dist::tree::{Tree, gzip, read};
+use crate::tree::{Tree, gzip, read};
 use crate::{ffi, shell};
 use anyhow::{Context, Result};
 use std::fs;

@@ -8,8 +8,8 @@
 use crate::dist::arch::Arch;
 use crate::dist::contents::Sources;
 use crate::dist::libc::Libc;
-use crate::dist::tree::{self, Tree, gzip, read, sha256, tar};
 use crate::shell;
+use crate::tree::{self, Tree, gzip, read, sha256, tar};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;

@@ -4,7 +4,8 @@
 use crate::bare::Bare;
 use crate::dist::arch::{self, Arch};
 use crate::dist::build::Tools;
-use crate::dist::{Release, empty, libc, tree};
+use crate::dist::{Release, empty, libc};
+use crate::tree;
 use crate::workspace::Workspace;
 use crate::{ffi, shell};
 use anyhow::{Context, Result, bail, ensure};

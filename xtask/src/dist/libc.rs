@@ -118,8 +118,8 @@ fn download(work: &Path, sources: &str, package: &str, arch: &str) -> Result<Pat
 mod tests {
     use super::*;
     use crate::dist::arch::ALL;
-    use crate::dist::tree::{self, Tree};
     use crate::needs;
+    use crate::tree::{self, Tree};
 
     /// A suite with `libc6` in one version, signed with the key in `keys`.
     fn suite(root: &Path, keys: &Path, name: &str, version: &str) {

@@ -1,8 +1,8 @@
 //! The licences and notices of all that is linked in: as files for any package, and as Debian's copyright.
 
 use crate::dist::bill::Crate;
-use crate::dist::tree::{Tree, gzip, read};
 use crate::shell;
+use crate::tree::{Tree, gzip, read};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};

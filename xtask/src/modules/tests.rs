@@ -1,4 +1,4 @@
-//! Cycles in small crates.
+//! Knots in small crates.
 
 use super::*;
 use std::fs;
@@ -11,7 +11,7 @@ fn found(files: &[(&str, &str)]) -> Vec<String> {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
-    cycles(&Tree::read(&folder.path().join("lib.rs")).unwrap(), folder.path())
+    knots(&Tree::read(&folder.path().join("lib.rs")).unwrap(), folder.path())
 }
 
 /// What is found in a crate of two files, `a`, which defines `A`, and `b`, which defines `B`.
@@ -24,7 +24,7 @@ fn pair(a: &str, b: &str) -> Vec<String> {
     ])
 }
 
-const CYCLE: &str = "2 files use each other in a cycle:\n  a.rs -> b.rs: B\n  b.rs -> a.rs: A";
+const KNOT: &str = "2 modules use each other in a knot:\n  a.rs -> b.rs: B\n  b.rs -> a.rs: A";
 
 #[test]
 fn a_cycle_is_found_however_a_name_is_reached() {
@@ -45,7 +45,7 @@ fn a_cycle_is_found_however_a_name_is_reached() {
         "use crate::B;",
         "fn f(_: crate::B) {}",
     ] {
-        assert_eq!(pair(a, "use crate::a::A;"), [CYCLE], "{a}");
+        assert_eq!(pair(a, "use crate::a::A;"), [KNOT], "{a}");
         assert_eq!(pair(a, ""), [""; 0], "{a}");
     }
 }
@@ -53,8 +53,13 @@ fn a_cycle_is_found_however_a_name_is_reached() {
 #[test]
 fn a_name_counts_for_the_file_that_defines_it() {
     let renamed = pair("use crate::went;", "fn f(_: crate::A) {}");
-    assert_eq!(renamed, ["2 files use each other in a cycle:\n  a.rs -> b.rs: go\n  b.rs -> a.rs: A"]);
-    // `user` uses `back` through a re-export of `front`, which uses `user`.
+    assert_eq!(renamed, ["2 modules use each other in a knot:\n  a.rs -> b.rs: go\n  b.rs -> a.rs: A"]);
+}
+
+/// Its files used each other one way, and its modules did not: `user` uses `back` through a re-export of
+/// `front`, which uses `user`.
+#[test]
+fn a_module_counts_with_all_that_is_below_it() {
     let lib = "mod front;\nmod user;\n";
     let front = "mod back;\npub use back::Back;\npub fn run() { crate::user::start(); }\n";
     let user = "pub fn start() { crate::front::Back; }\n";
@@ -64,7 +69,39 @@ fn a_name_counts_for_the_file_that_defines_it() {
         ("front/back.rs", "pub struct Back;\n"),
         ("user.rs", user),
     ];
-    assert_eq!(found(&files), [""; 0]);
+    let knot = "2 modules use each other in a knot:\n  front/mod.rs -> user.rs: start\n  user.rs -> front/mod.rs: \
+                Back";
+    assert_eq!(found(&files), [knot]);
+}
+
+/// The libraries for C, for preloading and for Python were never looked at: their first kind is no `lib`.
+#[test]
+fn every_library_and_program_is_looked_at_whatever_it_is_linked_as() {
+    let target = |kind: &[&str], file: &str| serde_json::json!({ "kind": kind, "src_path": file });
+    let metadata = serde_json::json!({ "packages": [
+        { "targets": [target(&["cdylib", "rlib"], "python"), target(&["bin"], "program")] },
+        { "targets": [target(&["staticlib", "rlib"], "ffi"), target(&["lib"], "library")] },
+        { "targets": [target(&["test"], "test"), target(&["custom-build"], "build")] },
+    ] });
+    assert_eq!(sources(&metadata).into_iter().collect::<Vec<_>>(), ["ffi", "library", "program", "python"]);
+}
+
+#[test]
+fn only_the_knot_that_is_known_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("crates/engine/src");
+    fs::create_dir_all(&source).unwrap();
+    let write = |name: &str, text: &str| fs::write(source.join(name), text).unwrap();
+    write("lib.rs", "mod gate;\nmod target;\n");
+    write("gate.rs", "use crate::target::Target;\npub fn check() {}\n");
+    write("target.rs", "use crate::gate::check;\npub struct Target;\n");
+    let found = || knots(&Tree::read(&source.join("lib.rs")).unwrap(), folder.path());
+    assert_eq!(found(), [""; 0]);
+    write("lib.rs", "mod gate;\nmod other;\nmod target;\n");
+    write("other.rs", "use crate::gate::check;\npub fn other() {}\n");
+    assert_eq!(found(), [""; 0], "another one that uses it is no part of it");
+    write("target.rs", "use crate::gate::check;\nuse crate::other::other;\npub struct Target;\n");
+    assert!(found()[0].starts_with("3 modules use each other in a knot:"), "{:?}", found());
 }
 
 #[test]
@@ -77,9 +114,9 @@ fn each_cycle_is_reported_once_with_all_its_files() {
         ("c.rs", "pub fn g() { crate::a::a(); }\npub fn h() {}\n"),
         ("d.rs", "use crate::a;\nfn d() { a::a(); }\n"),
     ];
-    let cycle =
-        "3 files use each other in a cycle:\n  a.rs -> b.rs: f\n  b.rs -> c.rs: g, h\n  c.rs -> a.rs: a";
-    assert_eq!(found(&files), [cycle]);
+    let knot =
+        "3 modules use each other in a knot:\n  a.rs -> b.rs: f\n  b.rs -> c.rs: g, h\n  c.rs -> a.rs: a";
+    assert_eq!(found(&files), [knot]);
 }
 
 #[test]
@@ -102,9 +139,9 @@ fn siblings_in_one_folder_may_not_use_each_other() {
         ("a/one.rs", "pub struct One(super::two::Two);\n"),
         ("a/second.rs", "use super::One;\npub struct Two(Box<One>);\n"),
     ];
-    let cycle =
-        "2 files use each other in a cycle:\n  a/one.rs -> a/second.rs: Two\n  a/second.rs -> a/one.rs: One";
-    assert_eq!(found(&files), [cycle]);
+    let knot =
+        "2 modules use each other in a knot:\n  a/one.rs -> a/second.rs: Two\n  a/second.rs -> a/one.rs: One";
+    assert_eq!(found(&files), [knot]);
 }
 
 #[test]
@@ -131,5 +168,5 @@ fn globs_that_lead_nowhere_end_the_search() {
     let globs = "macro_rules! kinds { ($x:ident) => { enum $x { One } } }\nkinds!(Kind);\nkinds!(Sort);\n\
                  fn f() { use Kind::*; use Sort::*; One; }\nfn g() { use Kind::*; use Sort::*; One; }\n";
     assert_eq!(pair(globs, "use crate::a::A;"), [""; 0]);
-    assert_eq!(pair(&format!("{globs}use crate::b::*;\nfn h(_: B) {{}}"), "use crate::a::A;"), [CYCLE]);
+    assert_eq!(pair(&format!("{globs}use crate::b::*;\nfn h(_: B) {{}}"), "use crate::a::A;"), [KNOT]);
 }

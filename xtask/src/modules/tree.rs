@@ -71,19 +71,24 @@ impl Tree {
         }
     }
 
-    /// Whether one of two files holds a module and the other a descendant of it.
-    pub(super) fn are_related(&self, one: &Path, other: &Path) -> bool {
-        let is_below = |below: &Path, above: &Path| {
-            let mut id = self.modules.iter().position(|module| module.file == below).unwrap_or_default();
-            while id != 0 {
-                id = self.modules[id].parent;
-                if self.modules[id].file == above {
-                    return true;
-                }
-            }
-            false
-        };
-        is_below(one, other) || is_below(other, one)
+    /// Where the ways to two modules part: the last module above both, and what each way takes there, a child
+    /// or the module itself.
+    pub(super) fn parting(&self, one: Id, other: Id) -> (Id, Id, Id) {
+        let (one, other) = (self.way(one), self.way(other));
+        let shared = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
+        let above = one[shared - 1];
+        let next = |way: &[Id]| way.get(shared).copied().unwrap_or(above);
+        (above, next(&one), next(&other))
+    }
+
+    /// The modules from the root to this one.
+    fn way(&self, module: Id) -> Vec<Id> {
+        let mut way = vec![module];
+        while let Some(last) = way.last().copied().filter(|last| *last != 0) {
+            way.push(self.modules[last].parent);
+        }
+        way.reverse();
+        way
     }
 
     /// Adds the module in a file; `folder` is where its children's files are.

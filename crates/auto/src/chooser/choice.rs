@@ -7,9 +7,6 @@ use crate::way::Way;
 pub const EPOCH_IOS: u32 = 2048;
 /// Time of an epoch at least, in ns.
 pub const EPOCH_NS: u64 = 10_000_000;
-/// With a bound of latency, the longest time of an epoch in ns: so long at most is a way taken whose 99th
-/// percentile is over the bound, once two of its I/Os were seen over it.
-pub const BOUND_GRACE_NS: u64 = 1_000_000_000;
 /// I/Os that try another way, in a burst.
 pub const BURST_IOS: u32 = 256;
 

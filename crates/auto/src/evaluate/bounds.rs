@@ -3,7 +3,7 @@
 use super::breach::{Breach, Drawn, Stretch};
 use super::cell::Outcome;
 use super::report::{Verdict, percent};
-use crate::chooser::BOUND_GRACE_NS;
+use crate::timing::BOUND_GRACE_NS;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

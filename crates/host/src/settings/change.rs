@@ -4,7 +4,8 @@ use super::allowed::{self, Location, is_interface_name, is_plain_value};
 use super::attribute::{Attribute, Places};
 use super::dma_latency::DmaLatency;
 use super::error::{NotRestored, SettingsError};
-use super::fabric::{ABSENT, FabricItem};
+use super::fabric_item::{ABSENT, FabricItem};
+use super::fabric_removal;
 use super::files::{self, Locked};
 use super::host::Host;
 use super::item::Item;
@@ -219,7 +220,7 @@ impl Settings<'_> {
         for (item, _) in self.undo.newest_first() {
             if let Item::Fabric(entry) = item
                 && chosen(entry)
-                && let Err(error) = entry.remove(self.host)
+                && let Err(error) = fabric_removal::remove(&entry, self.host)
             {
                 failed.push(NotRestored { file: item.file(&self.host.sys), reason: error.to_string() });
             }

@@ -7,7 +7,7 @@ use super::attribute::Attribute;
 use super::binding::Binding;
 use super::controller::Serial;
 use super::drive_setting::DriveSetting;
-use super::fabric::{ABSENT, FabricItem};
+use super::fabric_item::{ABSENT, FabricItem};
 use super::made_file::MadeFile;
 use iopj_engine::PciAddress;
 use std::fmt;

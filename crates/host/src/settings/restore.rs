@@ -3,6 +3,7 @@
 use super::attribute::Attribute;
 use super::binding::{self, Binding, GivenBack, missing_disks};
 use super::error::{NotRestored, SettingsError};
+use super::fabric_removal;
 use super::files::{self, Locked};
 use super::host::Host;
 use super::item::Item;
@@ -84,7 +85,7 @@ pub(super) fn put_back(host: &Host, undo: &Undo, disks: &[String]) -> Outcome {
             Item::Driver(binding) => put_back_driver(host, *binding, old, &mut disks, &mut outcome.notes),
             Item::DriveSetting(setting) => setting.put_back(host, old),
             Item::Serial(_) => Ok(None),
-            Item::Fabric(item) => item.remove(host),
+            Item::Fabric(item) => fabric_removal::remove(item, host),
             Item::MadeFile(file) => file.remove(&mut outcome.notes),
         };
         match from {

@@ -24,7 +24,7 @@ pub(super) fn study(file: &Path) -> anyhow::Result<(Study, String)> {
 
 /// Whether a study writes: also to a file, and also by a program, of which that is not known.
 pub(super) fn writes(study: &Study) -> anyhow::Result<bool> {
-    Ok(study.program.is_some() || iopj_run::writes(study)?.is_some())
+    Ok(study.program.is_some() || study.why_written()?.is_some())
 }
 
 /// The drives beneath a job's target, or beneath the folder in which iopj makes a file.

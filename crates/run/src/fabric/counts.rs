@@ -13,12 +13,12 @@ pub(crate) fn context_switches() -> u64 {
 }
 
 /// Facts of a machine with a prefix before each name.
-pub(super) fn prefixed(prefix: &str, facts: BTreeMap<String, String>) -> BTreeMap<String, String> {
+pub(crate) fn prefixed(prefix: &str, facts: BTreeMap<String, String>) -> BTreeMap<String, String> {
     facts.into_iter().map(|(name, value)| (format!("{prefix}.{name}"), value)).collect()
 }
 
 /// What the interfaces counted between two samples.
-pub(super) fn between(
+pub(crate) fn between(
     nics: Option<&Nics>,
     first: Option<NicSample>,
     last: Option<NicSample>,

@@ -24,7 +24,7 @@ use std::time::Duration;
 const MOST: usize = 50_000;
 
 /// The meters of this host, opened for another.
-pub(super) struct MetersHere {
+pub(crate) struct MetersHere {
     /// Each with what was read and is not handed out yet.
     running: Vec<(RunningMeter, Vec<Reading>)>,
 }
@@ -34,7 +34,7 @@ impl MetersHere {
     ///
     /// # Errors
     /// Meters that the study names cannot be opened or read: all of them in one message.
-    pub(super) fn open(
+    pub(crate) fn open(
         asked: &OpenMeters,
         stop: &AtomicBool,
     ) -> Result<(MetersHere, OpenedMeters), RunError> {
@@ -58,7 +58,7 @@ impl MetersHere {
     }
 
     /// What they have read since the last call, as far as one answer holds it.
-    pub(super) fn readings(&mut self) -> FarReadings {
+    pub(crate) fn readings(&mut self) -> FarReadings {
         let (mut left, mut more) = (MOST, false);
         let of = |(meter, kept): &mut (RunningMeter, Vec<Reading>)| {
             let (read, notices) = meter.take();
@@ -73,7 +73,7 @@ impl MetersHere {
     }
 
     /// Ends their threads: what each cost.
-    pub(super) fn stop(&mut self) -> Vec<Cost> {
+    pub(crate) fn stop(&mut self) -> Vec<Cost> {
         self.running.iter_mut().map(|(meter, _)| meter.stop()).collect()
     }
 }

@@ -57,7 +57,7 @@ impl Program {
 
 /// The target host's side. Dropped, nothing of it listens any more.
 #[derive(Debug, Default)]
-pub(super) struct NetworkHere {
+pub(crate) struct NetworkHere {
     listening: Option<JoinHandle<Result<Option<f64>, NetworkError>>>,
     serving: Option<Serving>,
     stop: Arc<AtomicBool>,
@@ -68,7 +68,7 @@ impl NetworkHere {
     ///
     /// # Errors
     /// What is asked for cannot be done here.
-    pub(super) fn answer(&mut self, ask: AskNetwork) -> Result<Value, RunError> {
+    pub(crate) fn answer(&mut self, ask: AskNetwork) -> Result<Value, RunError> {
         let refused = |error: NetworkError| RunError::Refused(error.0);
         match ask {
             AskNetwork::Has(program) => Ok(network::find(program.name()).is_some().into()),
@@ -110,19 +110,19 @@ impl Drop for NetworkHere {
 type AskThere<'a> = dyn Fn(AskNetwork) -> Result<Value, FabricError> + 'a;
 
 /// This host's side: measures the network to an address of the target host.
-pub(super) struct Network<'a> {
-    pub(super) ask: &'a AskThere<'a>,
+pub(crate) struct Network<'a> {
+    pub(crate) ask: &'a AskThere<'a>,
     /// The target host in messages.
-    pub(super) host: String,
-    pub(super) address: IpAddr,
+    pub(crate) host: String,
+    pub(crate) address: IpAddr,
     /// This host's own address on the way there.
-    pub(super) own: IpAddr,
-    pub(super) stop: &'a AtomicBool,
+    pub(crate) own: IpAddr,
+    pub(crate) stop: &'a AtomicBool,
 }
 
 impl Network<'_> {
     /// What carries this transport, by itself.
-    pub(super) fn measure(&self, block: u32, transport: Transport) -> Vec<NetworkBaseline> {
+    pub(crate) fn measure(&self, block: u32, transport: Transport) -> Vec<NetworkBaseline> {
         let mut measured = match transport {
             Transport::Rdma => self.by_perftest(),
             _ => self.by_tcp(),

@@ -8,7 +8,6 @@ use super::counts::prefixed;
 use super::secret;
 use crate::error::{RunError, TrialError};
 use crate::options::Options;
-use crate::target::writes;
 use iopj_core::Transport;
 use iopj_engine::target::FileId;
 use iopj_fabric::guardian::Guardian;
@@ -115,7 +114,7 @@ impl<'a> FabricSide<'a> {
         stop: &AtomicBool,
     ) -> Result<Option<FabricSide<'a>>, RunError> {
         let Some(keys) = study.fabric.clone() else { return Ok(None) };
-        let writes = writes(study)?.is_some();
+        let writes = study.why_written()?.is_some();
         check_options(study, &keys, options, writes)?;
         let guardian = Guardian::start().map_err(|error| {
             RunError::Refused(format!(

@@ -1,11 +1,12 @@
 //! A connection to a remote namespace, by `/dev/nvme-fabrics` (drivers/nvme/host/fabrics.c): no other program
 //! is needed.
 
-use super::{FabricItem, Uuid};
 use crate::kernel_log::KernelLog;
 use crate::settings::change::Settings;
 use crate::settings::error::SettingsError;
+use crate::settings::fabric_item::FabricItem;
 use crate::settings::host::Host;
+use crate::settings::nvme_name::Uuid;
 use crate::sysfs;
 use iopj_core::Transport;
 use iopj_engine::target::{nvme_namespace_feature, set_nvme_namespace_feature, visible_namespace};
@@ -103,19 +104,6 @@ impl Host {
     pub fn has_secret(&self, controller: &str) -> bool {
         let file = self.sys.join("class/nvme").join(controller).join("dhchap_secret");
         sysfs::read(&file).is_ok_and(|text| !text.is_empty() && text != "none")
-    }
-
-    /// The controllers of a subsystem that this host has, by the host's id: their names.
-    fn controllers(&self, host_id: Option<&Uuid>, nqn: &str) -> Vec<String> {
-        let class = self.sys.join("class/nvme");
-        let is = |name: &String, file: &str, wanted: &str| {
-            sysfs::read(&class.join(name).join(file)).is_ok_and(|text| text == wanted)
-        };
-        let of_host = |name: &String| host_id.is_none_or(|host_id| is(name, "hostid", &host_id.to_string()));
-        let mut found: Vec<String> =
-            sysfs::names_in(&class).filter(|name| is(name, "subsysnqn", nqn) && of_host(name)).collect();
-        found.sort();
-        found
     }
 }
 
@@ -306,28 +294,6 @@ fn refused(connect: &Connect, error: &io::Error, said: &[String]) -> SettingsErr
 
 fn not_connected(connect: &Connect, reason: String) -> SettingsError {
     SettingsError::NotConnected { place: connect.place(), reason, is_away: false }
-}
-
-/// Deletes the controllers that a host's id has for a subsystem, and waits until they are gone.
-pub(super) fn remove(host: &Host, host_id: &Uuid, nqn: &str) -> io::Result<bool> {
-    let found = host.controllers(Some(host_id), nqn);
-    let until = Instant::now() + LIMIT;
-    for controller in &found {
-        let file = host.sys.join("class/nvme").join(controller).join("delete_controller");
-        match sysfs::write(&file, "1") {
-            Err(error) if file.exists() => return Err(error),
-            _ => {}
-        }
-    }
-    while !host.controllers(Some(host_id), nqn).is_empty() {
-        if Instant::now() > until {
-            return Err(io::Error::other(
-                "the kernel keeps the controller: something has its namespace open",
-            ));
-        }
-        thread::sleep(INTERVAL);
-    }
-    Ok(!found.is_empty())
 }
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
 //! An export: a drive of this host as a namespace of the kernel's NVMe target, by configfs
 //! (drivers/nvme/target/configfs.c), for one host alone.
 
-use super::{ABSENT, FabricItem, Uuid};
 use crate::settings::change::Settings;
 use crate::settings::error::SettingsError;
+use crate::settings::fabric_item::{ABSENT, FabricItem};
+use crate::settings::fabric_removal::NAMESPACE;
 use crate::settings::host::Host;
 use crate::settings::item::Item;
+use crate::settings::nvme_name::Uuid;
 use crate::sysfs;
 use iopj_core::Transport;
 use rustix::io::Errno;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// The only namespace of an exported subsystem.
-const NAMESPACE: &str = "namespaces/1";
 /// Numbers of ports: `u16`, of which people use the low ones.
 const PORT_NUMBERS: std::ops::Range<u16> = 40_000..60_000;
 
@@ -49,17 +49,7 @@ pub struct Exported {
     pub authenticates: bool,
 }
 
-/// The target's folder in configfs.
-pub(super) fn nvmet(sys: &Path) -> PathBuf {
-    sys.join("kernel/config/nvmet")
-}
-
 impl Host {
-    /// The target's folder in configfs.
-    pub(in crate::settings) fn nvmet(&self) -> PathBuf {
-        nvmet(&self.sys)
-    }
-
     /// Whether this kernel's target can authenticate hosts (Linux 6.0, CONFIG_NVME_TARGET_AUTH). Only a host
     /// entry shows it, so a module's symbol is looked for.
     pub fn target_authenticates(&self) -> bool {
@@ -223,47 +213,6 @@ fn make(folder: &Path) -> Result<(), SettingsError> {
 fn put(file: &Path, value: &str) -> Result<(), SettingsError> {
     sysfs::write(file, value)
         .map_err(|error| not_exported(format!("{} does not take `{value}` ({error})", file.display())))
-}
-
-/// Removes a subsystem: its links from ports, its namespace, its list of hosts, itself.
-pub(super) fn remove_subsystem(nvmet: &Path, id: &Uuid) -> io::Result<bool> {
-    let folder = nvmet.join("subsystems").join(id.nqn());
-    for port in sysfs::names_in(&nvmet.join("ports")) {
-        let link = nvmet.join("ports").join(port).join("subsystems").join(id.nqn());
-        absent_is_fine(fs::remove_file(link))?;
-    }
-    for host in sysfs::names_in(&folder.join("allowed_hosts")) {
-        absent_is_fine(fs::remove_file(folder.join("allowed_hosts").join(host)))?;
-    }
-    let namespace = folder.join(NAMESPACE);
-    if namespace.is_dir() {
-        absent_is_fine(sysfs::write(&namespace.join("enable"), "0"))?;
-        absent_is_fine(fs::remove_dir(&namespace))?;
-    }
-    absent_is_fine(fs::remove_dir(folder))
-}
-
-pub(super) fn remove_host(nvmet: &Path, id: &Uuid) -> io::Result<bool> {
-    absent_is_fine(fs::remove_dir(nvmet.join("hosts").join(id.nqn())))
-}
-
-/// Removes a port that serves nothing but the subsystem with this id.
-pub(super) fn remove_port(nvmet: &Path, number: u16, id: &Uuid) -> io::Result<bool> {
-    let folder = nvmet.join("ports").join(number.to_string());
-    if sysfs::names_in(&folder.join("subsystems")).any(|name| name != id.nqn()) {
-        return Err(io::Error::other("it serves another subsystem now: remove it by hand if it may go"));
-    }
-    absent_is_fine(fs::remove_file(folder.join("subsystems").join(id.nqn())))?;
-    absent_is_fine(fs::remove_dir(folder))
-}
-
-/// True if something was removed.
-fn absent_is_fine(removed: io::Result<()>) -> io::Result<bool> {
-    match removed {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

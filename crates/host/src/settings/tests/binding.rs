@@ -461,7 +461,7 @@ fn a_killed_run_gives_its_drive_back() {
     let kept = machine.kept();
     machine.fixture.write(&format!("{DEVICE}/nvme/nvme0/nvme0n1/queue/scheduler"), "kyber");
     for moment in 0..12u32 {
-        let child = play("tests_binding", "part_takes_without_end", &machine.fixture);
+        let child = play(module_path!(), "part_takes_without_end", &machine.fixture);
         wait_for(&machine.fixture.path("changed"));
         thread::sleep(Duration::from_micros(u64::from(moment) * 1500));
         kill(child);

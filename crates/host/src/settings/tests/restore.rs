@@ -11,12 +11,11 @@ use std::time::{Duration, Instant};
 
 const CHILD_ROOT: &str = "IOPJ_TEST_CHILD_ROOT";
 
-/// This test program, to play the named part of a file of tests on the fixture's host.
-pub(super) fn play(file: &str, part: &str, fixture: &Fixture) -> Child {
+/// This test program, to play the named part of a module of tests on the fixture's host.
+pub(super) fn play(module: &str, part: &str, fixture: &Fixture) -> Child {
+    let (_, module) = module.split_once("::").unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args([&format!("settings::{file}::{part}"), "--exact", "--quiet"])
-        .env(CHILD_ROOT, fixture.root());
+    command.args([&format!("{module}::{part}"), "--exact", "--quiet"]).env(CHILD_ROOT, fixture.root());
     command.stdout(std::process::Stdio::null()).spawn().unwrap()
 }
 
@@ -75,7 +74,7 @@ fn a_killed_run_is_undone_at_the_next_start() {
     let mut before = Vec::new();
     values(&sys, &mut before);
     for moment in 0..12u32 {
-        let child = play("tests_restore", "part_changes_without_end", &fixture);
+        let child = play(module_path!(), "part_changes_without_end", &fixture);
         wait_for(&fixture.path("changed"));
         std::thread::sleep(Duration::from_micros(u64::from(moment) * 700));
         kill(child);

@@ -3,6 +3,7 @@
 
 use super::super::super::fixture::Fixture;
 use super::*;
+use crate::settings::fabric_removal::remove_port;
 use std::collections::BTreeMap;
 
 fn export() -> Export {

@@ -248,7 +248,7 @@ fn part_takes_and_waits() {
 fn a_dead_runs_features_are_no_other_drives() {
     for is_back in [false, true] {
         let machine = Machine::with_features();
-        let child = play("tests_binding::drive_settings", "part_takes_and_waits", &machine.fixture);
+        let child = play(module_path!(), "part_takes_and_waits", &machine.fixture);
         wait_for(&machine.fixture.path("changed"));
         kill(child);
         machine.fixture.write("serial", "S-2");

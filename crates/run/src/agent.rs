@@ -1,12 +1,12 @@
 //! The agent's side of a run: the target host's drive, its settings and exports, its counts, and the trials
 //! that its own iopj measures.
 
-use super::ask::{Ask, Done, Measure, OpenDrive, Opened, PutBackThere};
-use super::counts::{between, context_switches};
-use super::meters::MetersHere;
-use super::network::NetworkHere;
 use crate::adaptive::Adaptive;
 use crate::error::{RunError, TrialError};
+use crate::fabric::ask::{Ask, Done, Measure, OpenDrive, Opened, PutBackThere};
+use crate::fabric::counts::{between, context_switches};
+use crate::fabric::meters::MetersHere;
+use crate::fabric::network::NetworkHere;
 use crate::target::{Access, TargetSpec, devices_below};
 use crate::trial::{Measured, TrialRunner};
 use crate::trials::{control_run, make_settings};
