@@ -56,7 +56,7 @@ pub fn serve_agent(
     if hello.root {
         host.restore_left_behind()?;
     }
-    Ok(serve(input, output, &hello, &mut || Box::new(Session::new(&host, rest))))
+    Ok(serve(input, output, &hello, &mut || Box::new(Session::new(host.clone(), rest))))
 }
 
 fn read(file: &str) -> String {
@@ -64,9 +64,9 @@ fn read(file: &str) -> String {
 }
 
 /// One session with a host. Dropped, it puts back what it changed.
-struct Session<'h> {
-    host: &'h Host,
-    drive: Option<Drive<'h>>,
+struct Session {
+    host: Host,
+    drive: Option<Drive>,
     /// The first reading of a window.
     window: Option<Edges>,
     /// How long the host is counted at rest before each window.
@@ -76,9 +76,9 @@ struct Session<'h> {
 }
 
 /// The drive that a session has.
-struct Drive<'h> {
+struct Drive {
     /// Before `target` and `locks`: what it changed is put back while they are held.
-    settings: Settings<'h>,
+    settings: Settings,
     /// What keeps others from writing; closed while this host's own iopj measures.
     target: Option<Target>,
     spec: TargetSpec,
@@ -95,7 +95,7 @@ struct Edges {
     context_switches: u64,
 }
 
-impl Handler for Session<'_> {
+impl Handler for Session {
     fn answer(&mut self, ask: Value, stop: &AtomicBool, _note: &dyn Fn(&str)) -> Result<Value, String> {
         let ask: Ask =
             serde_json::from_value(ask).map_err(|error| format!("a question of another iopj: {error}"))?;
@@ -103,8 +103,8 @@ impl Handler for Session<'_> {
     }
 }
 
-impl<'h> Session<'h> {
-    fn new(host: &'h Host, rest: Option<Duration>) -> Session<'h> {
+impl Session {
+    fn new(host: Host, rest: Option<Duration>) -> Session {
         let network = NetworkHere::default();
         Session { host, drive: None, window: None, rest, meters: None, network }
     }
@@ -147,7 +147,7 @@ impl<'h> Session<'h> {
         self.meters.as_mut().ok_or_else(|| RunError::Refused("no meter is open there".to_owned()))
     }
 
-    fn drive(&mut self) -> Result<&mut Drive<'h>, RunError> {
+    fn drive(&mut self) -> Result<&mut Drive, RunError> {
         self.drive.as_mut().ok_or_else(|| RunError::Refused("no drive is open there".to_owned()))
     }
 
@@ -236,12 +236,12 @@ impl<'h> Session<'h> {
 
     /// Measures a trial on the drive's own host.
     fn measure(&mut self, measure: &Measure, stop: &AtomicBool) -> Result<Done, RunError> {
-        let host = self.host;
+        let host = self.host.clone();
         let drive = self.drive()?;
         let transport = measure.cell.fabric.as_ref().map_or(Transport::Local, |fabric| fabric.transport);
         if transport == Transport::Local {
             drive.target = None;
-            let done = measure_on(host, &drive.locks, drive.spec.clone(), measure, stop);
+            let done = measure_on(&host, &drive.locks, drive.spec.clone(), measure, stop);
             drive.target = Some(drive.spec.open_again()?);
             return done;
         }
@@ -261,7 +261,7 @@ impl<'h> Session<'h> {
             let target = spec.open_again()?;
             let locks = host.lock(target.devices())?;
             drop(target);
-            measure_on(host, &locks, spec, measure, stop)
+            measure_on(&host, &locks, spec, measure, stop)
         })();
         let disconnected = drive.settings.disconnect(&looped.connect);
         let unexported = drive.settings.unexport(&looped.export);
@@ -280,7 +280,7 @@ struct Looped {
 
 impl Looped {
     /// Exports a drive by `loop`.
-    fn over(drive: &mut Drive<'_>, measure: &Measure) -> Result<Looped, RunError> {
+    fn over(drive: &mut Drive, measure: &Measure) -> Result<Looped, RunError> {
         let id = || Uuid::random().map_err(|error| RunError::Refused(format!("no random id ({error})")));
         let (subsystem, host_id) = (id()?, id()?);
         let export = Export {

@@ -54,7 +54,7 @@ pub(crate) fn check_numbers(cells: &[Cell]) -> Result<(), RunError> {
 /// the device taken come last. Leaves the target on the kernel's side.
 pub(crate) fn check_cells(
     mut cells: Vec<&Cell>,
-    access: &mut Access<'_>,
+    access: &mut Access,
     (fio, adaptive): (Option<&Fio>, &Adaptive),
 ) -> Result<(), RunError> {
     cells.iter().try_for_each(|cell| check_beside(cell, access.may_take()))?;

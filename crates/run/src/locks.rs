@@ -17,19 +17,19 @@ const INTERVAL: Duration = Duration::from_millis(200);
 const INTERVAL_TAKEN: Duration = Duration::from_secs(1);
 
 /// Takes a run's drives.
-pub(crate) struct Locker<'a> {
-    host: &'a Host,
+pub(crate) struct Locker {
+    host: Host,
     /// What was said about settings that cannot be put back: each is said once.
     told: Vec<String>,
     /// See [`crate::Options::drives`].
-    allowed: Option<&'a BTreeMap<String, Option<String>>>,
+    allowed: Option<BTreeMap<String, Option<String>>>,
     /// The target where it is a file.
     file: Option<PathBuf>,
 }
 
-impl<'a> Locker<'a> {
-    pub(crate) fn new(host: &'a Host) -> Locker<'a> {
-        Locker { host, told: Vec::new(), allowed: None, file: None }
+impl Locker {
+    pub(crate) fn new(host: &Host) -> Locker {
+        Locker { host: host.clone(), told: Vec::new(), allowed: None, file: None }
     }
 
     /// Keeps runs on loop devices off this file, too, from the next lock on.
@@ -38,8 +38,8 @@ impl<'a> Locker<'a> {
     }
 
     /// One that takes no other drives than these, by their names and serial numbers.
-    pub(crate) fn allowing(self, allowed: Option<&'a BTreeMap<String, Option<String>>>) -> Locker<'a> {
-        Locker { allowed, ..self }
+    pub(crate) fn allowing(self, allowed: Option<&BTreeMap<String, Option<String>>>) -> Locker {
+        Locker { allowed: allowed.cloned(), ..self }
     }
 
     /// Puts back the settings that dead runs left changed. Without root that is not possible, and nothing is
@@ -75,7 +75,9 @@ impl<'a> Locker<'a> {
     /// Refuses drives that are not those that are allowed: another may have taken a drive's place, or its
     /// name, since it was looked at.
     pub(crate) fn check(&self, devices: &[String]) -> Result<(), RunError> {
-        let Some(allowed) = self.allowed.filter(|allowed| !allowed.is_empty()) else { return Ok(()) };
+        let Some(allowed) = self.allowed.as_ref().filter(|allowed| !allowed.is_empty()) else {
+            return Ok(());
+        };
         let remedy = "another drive has taken its place: see which one is meant, and submit again";
         if let Some(other) = devices.iter().find(|device| !allowed.contains_key(*device)) {
             let names = allowed.keys().cloned().collect::<Vec<_>>().join(" and ");

@@ -19,7 +19,7 @@ use std::path::Path;
 pub(crate) fn record(
     study: &Study,
     (cells, seed): (usize, u64),
-    (access, own): (&Access<'_>, Option<&Access<'_>>),
+    (access, own): (&Access, Option<&Access>),
     made_target: bool,
     metering: Option<&Metering>,
     unavailable: Vec<Unavailable>,
@@ -57,7 +57,7 @@ fn warnings(study: &Study, target: &Target) -> Vec<String> {
 }
 
 /// Warnings about a drive of this host's own beside that of the target host, also that it is no such drive.
-fn warnings_of_own(access: &Access<'_>, own: Option<&Access<'_>>) -> Vec<String> {
+fn warnings_of_own(access: &Access, own: Option<&Access>) -> Vec<String> {
     let Some(own) = own else { return Vec::new() };
     let mut warnings = own.target().map(|target| target.warnings().to_vec()).unwrap_or_default();
     let (here, there) = (own.extent(), access.extent());
@@ -77,7 +77,7 @@ fn warnings_of_own(access: &Access<'_>, own: Option<&Access<'_>>) -> Vec<String>
 
 /// What the figures of a study rest on: the machine, the drive, how it is reached, and the meters.
 fn provenance(
-    (access, own): (&Access<'_>, Option<&Access<'_>>),
+    (access, own): (&Access, Option<&Access>),
     (target, made_target): (&Target, bool),
     metering: Option<&Metering>,
 ) -> BTreeMap<String, String> {
@@ -97,8 +97,8 @@ fn provenance(
 /// `own` beside it begin with `here.`.
 pub(crate) fn provenance_of(
     target: &Target,
-    side: Option<&FabricSide<'_>>,
-    own: Option<&Access<'_>>,
+    side: Option<&FabricSide>,
+    own: Option<&Access>,
 ) -> BTreeMap<String, String> {
     let mut facts = machine::provenance(target);
     if let Some(side) = side {

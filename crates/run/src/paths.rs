@@ -50,7 +50,7 @@ pub fn check_paths(options: &Options, fio: Option<&Fio>, stop: &AtomicBool) -> R
 /// `available`.
 pub(crate) fn settle(
     study: &mut Study,
-    access: &mut Access<'_>,
+    access: &mut Access,
     engines: Engines<'_>,
     stop: &AtomicBool,
 ) -> Result<Vec<Unavailable>, RunError> {
@@ -101,7 +101,7 @@ pub(crate) fn settle(
 /// Checks that every path of a study whose paths are settled also works on its drive of this host.
 pub(crate) fn check_here(
     study: &Study,
-    here: &mut Access<'_>,
+    here: &mut Access,
     engines: Engines<'_>,
     stop: &AtomicBool,
 ) -> Result<(), RunError> {
@@ -148,7 +148,7 @@ fn reasons(unavailable: &[Unavailable]) -> String {
 /// Whether each of these paths works on the target. The kernel's paths are tried before those that need the
 /// device taken, and so are policies, which the drive's name decides about.
 fn availabilities(
-    access: &mut Access<'_>,
+    access: &mut Access,
     (fio, adaptive): Engines<'_>,
     paths: impl IntoIterator<Item = IoPath>,
     stop: &AtomicBool,
@@ -191,11 +191,7 @@ fn availabilities(
     Ok(found)
 }
 
-fn by_our_driver(
-    access: &mut Access<'_>,
-    path: IoPath,
-    adaptive: &Adaptive,
-) -> Result<Availability, TrialError> {
+fn by_our_driver(access: &mut Access, path: IoPath, adaptive: &Adaptive) -> Result<Availability, TrialError> {
     access.reach(path)?;
     let target = access.target()?;
     Ok(path.auto().map_or_else(|| check(path, target), |rule| adaptive.check_ways(rule, target)))

@@ -27,23 +27,23 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// A run that lacks only its store.
-pub(crate) struct ProgramSetUp<'a> {
+pub(crate) struct ProgramSetUp {
     pub(crate) own: OwnProgram,
     pub(crate) cells: Vec<Cell>,
     pub(crate) metering: Option<Metering>,
-    pub(crate) access: Access<'a>,
+    pub(crate) access: Access,
 }
 
-impl<'a> ProgramSetUp<'a> {
+impl ProgramSetUp {
     /// Checks that the cells of a study work here.
     pub(crate) fn new(
         study: &Study,
         own: OwnProgram,
         meters: Meters,
-        (host, locks): (&'a Host, &Arc<DeviceLocks>),
+        (host, locks): (&Host, &Arc<DeviceLocks>),
         may_change: bool,
         progress: &mut dyn Progress,
-    ) -> Result<ProgramSetUp<'a>, RunError> {
+    ) -> Result<ProgramSetUp, RunError> {
         let (cells, _) = plan::cells(study, &[])?;
         limits::check_settings(&cells, may_change, false)?;
         let metering = Metering::new(meters, study, pace::span(&cells, study), progress)?;
@@ -148,7 +148,7 @@ fn checked_cells(study: &Study) -> Result<Vec<Cell>, RunError> {
 
 /// Locks the disks below the target, once they are free if the run may wait for that.
 fn lock(
-    locker: &mut Locker<'_>,
+    locker: &mut Locker,
     own: &OwnProgram,
     options: &Options,
     progress: &mut dyn Progress,
@@ -161,7 +161,7 @@ fn lock(
 }
 
 /// The record of the study.
-fn record(study: &Study, set_up: &ProgramSetUp<'_>, seed: u64) -> Result<StudyRecord, RunError> {
+fn record(study: &Study, set_up: &ProgramSetUp, seed: u64) -> Result<StudyRecord, RunError> {
     let mut provenance = machine::facts(set_up.access.devices());
     provenance.extend(set_up.metering.as_ref().map(Metering::provenance).unwrap_or_default());
     Ok(StudyRecord {

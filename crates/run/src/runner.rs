@@ -165,11 +165,11 @@ pub fn resume(
 /// asked there.
 fn open_here<'a>(
     (study, options): (&Study, &Options),
-    host: &'a Host,
-    locker: &mut Locker<'_>,
+    host: &Host,
+    locker: &mut Locker,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
-) -> Result<Option<Access<'a>>, RunError> {
+) -> Result<Option<Access>, RunError> {
     let Some(keys) = &study.fabric else { return Ok(None) };
     let Some(device) = &keys.here else { return Ok(None) };
     check_options(study, keys, options, study.why_written()?.is_some())?;
@@ -238,7 +238,7 @@ fn say_before_the_file_is_made(
     let (spec, stand_in, made) = spec.look()?;
     let path = spec.path().to_owned();
     let locks = DeviceLocks::none();
-    let mut access = Access::new(host, &locks, stand_in, spec, tools.taking)?.planned(made);
+    let mut access = Access::new(&host, &locks, stand_in, spec, tools.taking)?.planned(made);
     let mut study = study.clone();
     paths::settle(&mut study, &mut access, tools.engines(), stop)?;
     let (cells, _) = plan::cells(&study, &[])?;
@@ -253,7 +253,7 @@ fn say_before_the_file_is_made(
 fn first_connection(
     study: &Study,
     options: &Options,
-    side: &mut Option<FabricSide<'_>>,
+    side: &mut Option<FabricSide>,
     progress: &mut dyn Progress,
 ) -> Result<Option<TargetSpec>, RunError> {
     let (Some(fabric), Some(side)) = (&study.fabric, side) else { return Ok(None) };
@@ -290,7 +290,7 @@ fn first_connection(
 /// opened once their drive is free.
 fn open_first(
     study: &Study,
-    side: Option<&FabricSide<'_>>,
+    side: Option<&FabricSide>,
     cells: &[Cell],
     options: &Options,
     progress: &mut dyn Progress,
@@ -339,9 +339,9 @@ pub(crate) struct SetUp<'a> {
     pub(crate) cells: Vec<Cell>,
     /// Combinations that are no cells.
     pub(crate) left_out: LeftOut,
-    pub(crate) access: Access<'a>,
+    pub(crate) access: Access,
     /// A drive of this host beside the target host's.
-    here: Option<Access<'a>>,
+    here: Option<Access>,
     made: Option<MadeFile>,
 }
 
@@ -351,7 +351,7 @@ impl<'a> SetUp<'a> {
         study: &'a Study,
         tools: &'a Tools,
         meters: Meters,
-        (made, mut access, mut here): (Option<MadeFile>, Access<'a>, Option<Access<'a>>),
+        (made, mut access, mut here): (Option<MadeFile>, Access, Option<Access>),
         may_change: bool,
         progress: &mut dyn Progress,
     ) -> Result<SetUp<'a>, RunError> {

@@ -198,7 +198,7 @@ impl TargetSpec {
     }
 
     /// Nobody has a loop device on a file that is to be made.
-    fn keep_loops_off(&self, locker: &mut Locker<'_>) {
+    fn keep_loops_off(&self, locker: &mut Locker) {
         if self.made_bytes.is_none() {
             locker.with_file(&self.path);
         }
@@ -208,7 +208,7 @@ impl TargetSpec {
     /// for long or made.
     pub(crate) fn wait(
         &self,
-        locker: &mut Locker<'_>,
+        locker: &mut Locker,
         limit: Option<Duration>,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
@@ -226,7 +226,7 @@ impl TargetSpec {
     /// written, which would disturb another run on the same drive.
     pub(crate) fn open(
         mut self,
-        (locker, locks): (&mut Locker<'_>, Option<Arc<DeviceLocks>>),
+        (locker, locks): (&mut Locker, Option<Arc<DeviceLocks>>),
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<OpenTarget, RunError> {

@@ -38,7 +38,7 @@ use window::Window;
 
 /// Runs the trials of a study, one at a time.
 pub(crate) struct TrialRunner<'a> {
-    host: &'a Host,
+    host: Host,
     fio: Option<&'a Fio>,
     adaptive: &'a Adaptive,
     profiler: Option<&'a Profiler>,
@@ -73,7 +73,7 @@ impl<'a> TrialRunner<'a> {
     /// # Errors
     /// The study's rule for the ramp's end cannot be read.
     pub(crate) fn new(
-        host: &'a Host,
+        host: &Host,
         (fio, adaptive): (Option<&'a Fio>, &'a Adaptive),
         profiler: Option<&'a Profiler>,
         study: &Study,
@@ -90,7 +90,7 @@ impl<'a> TrialRunner<'a> {
 impl<'a> TrialRunner<'a> {
     /// For trials by our own jobs alone, by a rule for the ramp's end.
     pub(crate) fn native(
-        (host, adaptive): (&'a Host, &'a Adaptive),
+        (host, adaptive): (&Host, &'a Adaptive),
         seed: u64,
         declared: SteadyStateKeys,
         stop: &'a AtomicBool,
@@ -98,7 +98,7 @@ impl<'a> TrialRunner<'a> {
         // Under emulation a rate means nothing.
         let steadystate = machine::emulator().map_or(declared, |_| SteadyStateKeys::off());
         TrialRunner {
-            host,
+            host: host.clone(),
             fio: None,
             adaptive,
             profiler: None,
@@ -115,7 +115,7 @@ impl<'a> TrialRunner<'a> {
 
     /// For the trials of a program.
     pub(crate) fn of_program(
-        (host, adaptive): (&'a Host, &'a Adaptive),
+        (host, adaptive): (&Host, &'a Adaptive),
         program: &'a OwnProgram,
         seed: u64,
         stop: &'a AtomicBool,
@@ -142,7 +142,7 @@ impl TrialRunner<'_> {
     /// Set-up or an I/O failed, or a counter cannot be read.
     pub(crate) fn measure(
         &self,
-        access: &Access<'_>,
+        access: &Access,
         cell: &Cell,
         planned: Planned,
         control: Option<ControlRun>,
@@ -153,14 +153,14 @@ impl TrialRunner<'_> {
         if let Some(program) = self.program {
             return self.by_program(program, access, cell, tick);
         }
-        let before = PowerState::read(self.host, access.devices());
+        let before = PowerState::read(&self.host, access.devices());
         let seed = trial_seed(self.seed, planned);
         let trial = (planned.position, seed);
         let proofs = self.proofs(access, cell, control.as_ref(), trial, tick)?;
         let (mut window, mut evidence) = self.generate(access, (cell, &proofs), trial, tick)?;
         evidence.fabric = access.fabric_evidence().map(Box::new);
         let (costs, unprofiled) = self.profile(window.unsampled.take());
-        let after = PowerState::read(self.host, access.devices());
+        let after = PowerState::read(&self.host, access.devices());
         (evidence.control, evidence.throttles, evidence.power_changes) =
             (control, before.throttles_until(&after), before.changes_until(&after));
         window.put_into(&mut evidence, &cell.workload);
@@ -187,7 +187,7 @@ impl TrialRunner<'_> {
     /// Lets the generator do the I/O of a trial, which has a position in the study's order and a seed.
     fn generate(
         &self,
-        access: &Access<'_>,
+        access: &Access,
         (cell, proofs): (&Cell, &[Proof]),
         trial: (u64, u64),
         tick: &mut dyn FnMut(),

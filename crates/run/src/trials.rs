@@ -41,9 +41,9 @@ pub(crate) struct Trials<'a> {
     pub(crate) cells: Vec<Cell>,
     pub(crate) store: Store,
     pub(crate) made: Option<MadeFile>,
-    pub(crate) access: Access<'a>,
+    pub(crate) access: Access,
     /// A drive of this host beside the target host's, in a study over fabrics that has one.
-    pub(crate) here: Option<Access<'a>>,
+    pub(crate) here: Option<Access>,
     pub(crate) metering: Option<Metering>,
     pub(crate) decide: Decide,
 }
@@ -451,7 +451,7 @@ impl Trials<'_> {
 
 /// The settings of a cell, and the poll delay that its path needs. A device that is taken has no queue in the
 /// kernel, so it has no settings of one.
-pub(crate) fn needed_settings(access: &Access<'_>, cell: &Cell) -> Vec<(Setting, String)> {
+pub(crate) fn needed_settings(access: &Access, cell: &Cell) -> Vec<(Setting, String)> {
     let has_place = |setting: &Setting| !(access.takes(&cell.path) && setting.is_of_queue());
     let own = cell.settings.iter().filter(|(setting, _)| has_place(setting));
     let mut needed: Vec<(Setting, String)> = own.map(|(setting, value)| (*setting, value.clone())).collect();
@@ -480,13 +480,13 @@ fn poll_delay(path: IoPath) -> Option<i64> {
     }
 }
 
-pub(crate) fn make_settings(access: &mut Access<'_>, cell: &Cell) -> Result<(), SettingsError> {
+pub(crate) fn make_settings(access: &mut Access, cell: &Cell) -> Result<(), SettingsError> {
     let needed = needed_settings(access, cell);
     needed.iter().try_for_each(|(setting, value)| access.settings.set(*setting, value))
 }
 
 /// The control run on a target. Where the kernel does not count its reads, the drive does.
-pub(crate) fn control_run(access: &Access<'_>, stop: &AtomicBool) -> Result<ControlRun, TrialError> {
+pub(crate) fn control_run(access: &Access, stop: &AtomicBool) -> Result<ControlRun, TrialError> {
     let first = access.counted()?;
     let control = control::run(access.target()?, access.probe()?, stop)?;
     let device_reads = match (first, access.counted()?) {

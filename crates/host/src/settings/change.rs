@@ -26,8 +26,8 @@ use std::sync::Arc;
 
 /// The journalled changes of one run. Dropped, it puts everything back as far as it can.
 #[derive(Debug)]
-pub struct Settings<'a> {
-    pub(super) host: &'a Host,
+pub struct Settings {
+    pub(super) host: Host,
     pub(super) locks: Arc<DeviceLocks>,
     pub(super) devices: Vec<String>,
     nics: Vec<String>,
@@ -43,9 +43,9 @@ pub struct Settings<'a> {
 
 impl Host {
     /// The settings that one run changes, on these devices; nothing is written before the first change.
-    pub fn settings(&self, devices: &[String], locks: &Arc<DeviceLocks>) -> Settings<'_> {
+    pub fn settings(&self, devices: &[String], locks: &Arc<DeviceLocks>) -> Settings {
         Settings {
-            host: self,
+            host: self.clone(),
             locks: Arc::clone(locks),
             devices: devices.to_vec(),
             nics: Vec::new(),
@@ -61,7 +61,7 @@ impl Host {
     }
 }
 
-impl Settings<'_> {
+impl Settings {
     /// The network cards whose settings may be changed. Names that no interface can have are left out.
     pub fn may_change_nics(&mut self, nics: &[String]) {
         self.nics = nics.iter().filter(|nic| is_interface_name(nic)).cloned().collect();
@@ -169,7 +169,7 @@ impl Settings<'_> {
     /// journal is kept, and the call may be repeated.
     pub fn restore(&mut self) -> Result<Vec<Restored>, SettingsError> {
         let disks: Vec<String> = self.devices.iter().chain(self.taken.disks()).cloned().collect();
-        let Outcome { restored, notes, failed, lost } = put_back(self.host, &self.undo, &disks);
+        let Outcome { restored, notes, failed, lost } = put_back(&self.host, &self.undo, &disks);
         self.warn(lost);
         self.warn(notes);
         if !failed.is_empty() {
@@ -220,7 +220,7 @@ impl Settings<'_> {
         for (item, _) in self.undo.newest_first() {
             if let Item::Fabric(entry) = item
                 && chosen(entry)
-                && let Err(error) = fabric_removal::remove(&entry, self.host)
+                && let Err(error) = fabric_removal::remove(entry, &self.host)
             {
                 failed.push(NotRestored { file: item.file(&self.host.sys), reason: error.to_string() });
             }
@@ -290,7 +290,8 @@ impl Settings<'_> {
 
     fn change(&mut self, attribute: &Attribute, old: String, wanted: &str) -> Result<(), SettingsError> {
         self.may_change(attribute)?;
-        let sys = &self.host.sys;
+        let host = self.host.clone();
+        let sys = &host.sys;
         let moved = allowed::moved_by(attribute.setting).iter();
         let moved: Vec<_> = moved.flat_map(|setting| self.attributes(*setting).unwrap_or_default()).collect();
         for beside in attribute.resets().chain(moved) {
@@ -359,7 +360,7 @@ impl Settings<'_> {
     }
 }
 
-impl Drop for Settings<'_> {
+impl Drop for Settings {
     fn drop(&mut self) {
         // There is nobody to report to: what fails here stays in the journal for `iopj restore`.
         if self.journal.is_some() {

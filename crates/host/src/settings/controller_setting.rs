@@ -71,7 +71,7 @@ pub(crate) fn coalescing(register: u32) -> (u32, u32) {
     (of(Setting::NvmeCoalescingEntries), of(Setting::NvmeCoalescingUsecs))
 }
 
-impl Settings<'_> {
+impl Settings {
     /// Gives a setting of NVMe controllers a value on each drive of the run.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl Settings<'_> {
     ) -> Result<Option<Due>, SettingsError> {
         let not_here = |reason: String| SettingsError::NotHere { setting, reason };
         let item = DriveSetting::Tolerance(address);
-        let old = item.read(self.host).map_err(|error| match error.kind() {
+        let old = item.read(&self.host).map_err(|error| match error.kind() {
             ErrorKind::NotFound => not_here(format!(
                 "the kernel shows no power/pm_qos_latency_tolerance_us for {address}: the drive has no \
                  autonomous power state transitions"
@@ -232,7 +232,7 @@ impl Settings<'_> {
         }
         self.hold_drive(address)?;
         self.journal(Item::DriveSetting(item.clone()), old.clone(), new.clone())?;
-        item.write(self.host, &new).map_err(|source| match source.kind() {
+        item.write(&self.host, &new).map_err(|source| match source.kind() {
             ErrorKind::PermissionDenied if !files::is_root() => {
                 SettingsError::NeedsRoot(format!("changing `{setting}`"))
             }
@@ -269,7 +269,7 @@ impl Settings<'_> {
 
     /// The value of what a setting is kept in, as it is journalled.
     fn read_of(&self, setting: Setting, item: &DriveSetting) -> Result<String, SettingsError> {
-        item.read(self.host).map_err(|error| match (error.kind(), item) {
+        item.read(&self.host).map_err(|error| match (error.kind(), item) {
             (ErrorKind::PermissionDenied, _) if !files::is_root() => {
                 SettingsError::NeedsRoot(format!("reading `{setting}`"))
             }

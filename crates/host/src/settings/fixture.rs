@@ -59,13 +59,10 @@ impl Fixture {
     }
 
     pub(crate) fn host(&self) -> Host {
-        let host = host_at(self.root());
-        let (driver_limit, disks_limit) = (host.driver_limit, host.disks_limit);
-        Host {
-            driver_limit: self.limit.unwrap_or(driver_limit),
-            disks_limit: self.limit.unwrap_or(disks_limit),
-            ..host
-        }
+        host_at(self.root()).with(|host| {
+            host.driver_limit = self.limit.unwrap_or(host.driver_limit);
+            host.disks_limit = self.limit.unwrap_or(host.disks_limit);
+        })
     }
 
     pub(crate) fn path(&self, file: &str) -> PathBuf {
@@ -103,7 +100,7 @@ impl Fixture {
     }
 
     /// Runs `work` with the settings of the drives that it locks.
-    pub(crate) fn with_settings<T>(&self, devices: &[&str], work: impl FnOnce(&mut Settings<'_>) -> T) -> T {
+    pub(crate) fn with_settings<T>(&self, devices: &[&str], work: impl FnOnce(&mut Settings) -> T) -> T {
         let host = self.host();
         let devices = names(devices);
         let locks = host.lock(&devices).unwrap();
@@ -124,7 +121,8 @@ pub(crate) fn names(devices: &[&str]) -> Vec<String> {
 
 /// A host of the fixture's kind below a root.
 pub(crate) fn host_at(root: &Path) -> Host {
-    Host { features: FeatureAccess { get: get_feature, set: set_feature, wake }, ..Host::with_root(root) }
+    let features = FeatureAccess { get: get_feature, set: set_feature, wake };
+    Host::with_root(root).with(|host| host.features = features)
 }
 
 /// A controller of the fixture is a folder with a file a feature, which holds a number. One with the file

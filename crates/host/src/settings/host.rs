@@ -4,7 +4,9 @@
 use super::error::SettingsError;
 use crate::nvme_features::FeatureAccess;
 use crate::sysfs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a driver may take to come or to go.
@@ -12,10 +14,16 @@ const DRIVER_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 1
 /// How long the namespaces may take to come back: the driver looks for them in the background.
 const DISKS_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 20 });
 
-/// The host: its sysfs, procfs, device nodes, iopj's folder of locks and journals, and how long its drivers
-/// are waited for.
+/// The host, as a handle that is cheap to clone: whoever needs it has one of its own.
 #[derive(Clone, Debug)]
 pub struct Host {
+    places: Arc<HostPlaces>,
+}
+
+/// The host's sysfs, procfs, device nodes, iopj's folder of locks and journals, and how long its drivers are
+/// waited for.
+#[derive(Clone, Debug)]
+pub struct HostPlaces {
     pub(super) sys: PathBuf,
     pub(super) proc: PathBuf,
     pub(super) dev: PathBuf,
@@ -23,6 +31,14 @@ pub struct Host {
     pub(super) driver_limit: Duration,
     pub(super) disks_limit: Duration,
     pub(crate) features: FeatureAccess,
+}
+
+impl Deref for Host {
+    type Target = HostPlaces;
+
+    fn deref(&self) -> &HostPlaces {
+        &self.places
+    }
 }
 
 impl Default for Host {
@@ -39,7 +55,7 @@ impl Host {
 
     /// A host below another root: `ROOT/sys`, `ROOT/proc`, `ROOT/dev`, `ROOT/run/iopj`.
     pub fn with_root(root: &Path) -> Host {
-        Host {
+        let places = HostPlaces {
             sys: root.join("sys"),
             proc: root.join("proc"),
             dev: root.join("dev"),
@@ -47,7 +63,15 @@ impl Host {
             driver_limit: DRIVER_LIMIT,
             disks_limit: DISKS_LIMIT,
             features: FeatureAccess::of_kernel(),
-        }
+        };
+        Host { places: Arc::new(places) }
+    }
+
+    /// A host that is found elsewhere, for tests.
+    #[cfg(test)]
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut HostPlaces)) -> Host {
+        change(Arc::make_mut(&mut self.places));
+        self
     }
 
     /// The process of irqbalance, if it runs here: it moves interrupts from core to core.

@@ -11,7 +11,7 @@ use std::path::Path;
 
 const SETTING: Setting = Setting::CpuDmaLatency;
 
-impl Settings<'_> {
+impl Settings {
     /// Asks the kernel to keep CPUs out of idle states that take longer than `value` us to leave.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use iopj_engine::target::TakePlan;
 use std::io::ErrorKind;
 use std::path::Path;
 
-impl Settings<'_> {
+impl Settings {
     /// Takes a drive from its driver and binds it to vfio-pci within 10 s, after it is locked (`pci:ADDRESS`,
     /// and its block devices), journalled and synced. A drive that vfio-pci has already is only locked. The
     /// caller must first close what it has open on the drive, or its block devices may come back under other
@@ -51,7 +51,7 @@ impl Settings<'_> {
         }
         let own = self.own(&disks);
         let (queue, settings) =
-            (self.queue_values(&own), DriveSetting::current(self.host, plan.address, &own));
+            (self.queue_values(&own), DriveSetting::current(&self.host, plan.address, &own));
         let serial = Serial(plan.address).read(&sys);
         // Put back newest first, so in the order of `queue` and of `settings`, after the driver.
         let attributes = queue.iter().map(|(attribute, value)| (Item::Attribute(attribute.clone()), value));
@@ -66,7 +66,7 @@ impl Settings<'_> {
         self.journal(Item::Driver(binding), from.clone(), VFIO.to_owned())?;
         self.taken.claims.clear();
         self.taken.drives.push(TakenDrive { binding, from: from.clone(), disks, queue, settings, serial });
-        match binding.take(self.host, &from) {
+        match binding.take(&self.host, &from) {
             Ok(()) => {
                 self.changes.push(Change { file: binding.to_string(), old: from, new: VFIO.to_owned() });
                 Ok(())
@@ -95,8 +95,8 @@ impl Settings<'_> {
         let not_back = |reason: String| SettingsError::NotGivenBack { address, reason };
         let sys = &self.host.sys;
         let TakenDrive { binding, from, disks, queue, settings, .. } = &self.taken.drives[position];
-        let gone: Vec<String> = binding::absent(self.host, disks).into_iter().map(str::to_owned).collect();
-        match binding.give_back(self.host, from).map_err(|error| not_back(error.to_string()))? {
+        let gone: Vec<String> = binding::absent(&self.host, disks).into_iter().map(str::to_owned).collect();
+        match binding.give_back(&self.host, from).map_err(|error| not_back(error.to_string()))? {
             GivenBack::Already => {}
             GivenBack::From(now) => {
                 self.changes.push(Change { file: binding.to_string(), old: now, new: from.clone() });
@@ -105,13 +105,13 @@ impl Settings<'_> {
                 return Err(not_back(format!("somebody bound it to `{now}`; it is left there")));
             }
         }
-        let missing = binding::wait_for_disks(self.host, &gone, self.host.disks_limit);
+        let missing = binding::wait_for_disks(&self.host, &gone, self.host.disks_limit);
         if !missing.is_empty() {
-            return Err(not_back(missing_disks(self.host, &missing)));
+            return Err(not_back(missing_disks(&self.host, &missing)));
         }
         // At once: a run that waits for the drive without root sees no other lock.
         let own = gone.iter().filter(|disk| self.devices.contains(disk));
-        let claims: Result<Vec<_>, _> = own.map(|disk| lock::claim(self.host, disk)).collect();
+        let claims: Result<Vec<_>, _> = own.map(|disk| lock::claim(&self.host, disk)).collect();
         let is_other = |disk: &&String| {
             PciAddress::of_device(&sys.join("block").join(disk)).is_some_and(|found| found != address)
         };
@@ -130,7 +130,7 @@ impl Settings<'_> {
                 attribute.write(sys, value).map_err(SettingsError::io("write to", &attribute.file(sys)))?;
             }
         }
-        let failed = settings.iter().filter_map(|(setting, value)| setting.put_back(self.host, value).err());
+        let failed = settings.iter().filter_map(|(setting, value)| setting.put_back(&self.host, value).err());
         // A device that is gone took its values with it.
         let lost = failed
             .filter(|error| error.kind() != ErrorKind::NotFound)

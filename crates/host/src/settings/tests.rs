@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-fn set(settings: &mut Settings<'_>, name: &str, value: &str) -> Result<(), SettingsError> {
+fn set(settings: &mut Settings, name: &str, value: &str) -> Result<(), SettingsError> {
     settings.set(name.parse().unwrap(), value)
 }
 

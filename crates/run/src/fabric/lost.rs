@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is tried meanwhile.
 const BETWEEN_TRIES: Duration = Duration::from_secs(1);
 
-impl FabricSide<'_> {
+impl FabricSide {
     /// Looks at the connection while a trial runs. The kernel takes at least `reconnect_delay`, two seconds,
     /// to make a broken one anew, so a look each second finds it.
     pub(crate) fn watch(&self) {

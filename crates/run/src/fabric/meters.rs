@@ -100,7 +100,7 @@ impl Progress for Notes {
     fn tick(&mut self) {}
 }
 
-impl FarHost for FabricSide<'_> {
+impl FarHost for FabricSide {
     fn name(&self) -> String {
         self.host_name()
     }

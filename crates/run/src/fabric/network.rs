@@ -238,7 +238,7 @@ impl Network<'_> {
     }
 }
 
-impl FabricSide<'_> {
+impl FabricSide {
     /// The network by itself before a block, if the study asks for it and this block has not begun yet: what
     /// carries each transport over a wire.
     ///

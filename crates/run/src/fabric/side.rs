@@ -37,10 +37,10 @@ const EXCHANGES: usize = 16;
 
 /// This side of a study over fabrics. Dropped in this order: the connection goes before the export that the
 /// agent made, and the guardian last.
-pub(crate) struct FabricSide<'a> {
-    pub(super) host: &'a Host,
+pub(crate) struct FabricSide {
+    pub(super) host: Host,
     /// The connection, and settings of this host.
-    settings: Settings<'a>,
+    settings: Settings,
     pub(super) client: Option<RefCell<Client>>,
     pub(super) keys: Fabric,
     ids: Ids,
@@ -102,7 +102,7 @@ struct Ids {
     host: Uuid,
 }
 
-impl<'a> FabricSide<'a> {
+impl FabricSide {
     /// Starts the agent and opens the drive there. Nothing is exported or connected yet.
     ///
     /// # Errors
@@ -110,9 +110,9 @@ impl<'a> FabricSide<'a> {
     pub(crate) fn start(
         study: &Study,
         options: &Options,
-        host: &'a Host,
+        host: &Host,
         stop: &AtomicBool,
-    ) -> Result<Option<FabricSide<'a>>, RunError> {
+    ) -> Result<Option<FabricSide>, RunError> {
         let Some(keys) = study.fabric.clone() else { return Ok(None) };
         let writes = study.why_written()?.is_some();
         check_options(study, &keys, options, writes)?;
@@ -125,7 +125,7 @@ impl<'a> FabricSide<'a> {
         let ids = Ids { subsystem: id()?, host: id()? };
         let locks = host.lock(&[])?;
         let mut side = FabricSide {
-            host,
+            host: host.clone(),
             settings: host.settings(&[], &locks),
             client: None,
             keys,
@@ -447,8 +447,8 @@ impl<'a> FabricSide<'a> {
         self.settings.warnings()
     }
 
-    pub(crate) fn host(&self) -> &'a Host {
-        self.host
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
     }
 }
 

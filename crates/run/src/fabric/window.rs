@@ -11,7 +11,7 @@ use iopj_meter::monotonic_raw_ns;
 use iopj_probe::{Nics, marker};
 use std::collections::BTreeMap;
 
-impl FabricSide<'_> {
+impl FabricSide {
     /// The window of the trial at this position begins on both hosts. While the target host rests, this one
     /// waits for it, and so rests too.
     ///

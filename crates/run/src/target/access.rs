@@ -28,10 +28,10 @@ const TRIES: u32 = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 /// The target of a run, from whichever side it is reached, and the settings that were changed for it.
-pub(crate) struct Access<'a> {
+pub(crate) struct Access {
     /// Comes before `settings`, so it is dropped before these put a device back.
     reached: Option<Reached>,
-    pub(crate) settings: Settings<'a>,
+    pub(crate) settings: Settings,
     pub(super) spec: TargetSpec,
     pub(super) extent: Extent,
     /// The drive behind it, if it may be taken.
@@ -51,13 +51,13 @@ pub(crate) struct Access<'a> {
     /// What both hosts saw over the last window.
     pub(super) seen: RefCell<Option<FabricEvidence>>,
     /// The other host, in a study over fabrics. Dropped last: the connection goes after what is open on it.
-    pub(super) over: Option<Over<'a>>,
+    pub(super) over: Option<Over>,
 }
 
 /// A study over fabrics, by its two hosts.
-pub(super) enum Over<'a> {
+pub(super) enum Over {
     /// This host, which does the I/O.
-    Host(Box<FabricSide<'a>>),
+    Host(Box<FabricSide>),
     /// A host that does the I/O itself; with its context switches when the window began.
     Alone(Transport, Cell<u64>),
 }
@@ -112,15 +112,15 @@ impl Extent {
     }
 }
 
-impl<'a> Access<'a> {
+impl Access {
     /// Over a target that is open through the kernel.
     pub(crate) fn new(
-        host: &'a Host,
+        host: &Host,
         locks: &Arc<DeviceLocks>,
         target: Target,
         spec: TargetSpec,
         taking: Option<Taking>,
-    ) -> Result<Access<'a>, TrialError> {
+    ) -> Result<Access, TrialError> {
         let drive = taking.map(|taking| BypassDrive::find(&target, taking)).transpose()?;
         let probe = Probe::new(target.devices())?;
         Ok(Access {
@@ -142,11 +142,11 @@ impl<'a> Access<'a> {
 
     /// For a program that has the target, on these devices.
     pub(crate) fn of_program(
-        host: &'a Host,
+        host: &Host,
         locks: &Arc<DeviceLocks>,
         devices: Vec<String>,
         spec: TargetSpec,
-    ) -> Result<Access<'a>, TrialError> {
+    ) -> Result<Access, TrialError> {
         let probe = Probe::new(&devices)?;
         Ok(Access {
             settings: host.settings(&devices, locks),
@@ -167,7 +167,7 @@ impl<'a> Access<'a> {
     }
 
     /// For a plan: no drive is taken, and what stands in for a file counts as long as that file.
-    pub(crate) fn planned(self, len: Option<u64>) -> Access<'a> {
+    pub(crate) fn planned(self, len: Option<u64>) -> Access {
         let extent = Extent { len: len.unwrap_or(self.extent.len), ..self.extent };
         Access { is_planned: true, extent, ..self }
     }
@@ -465,6 +465,6 @@ fn probe_of(drive: &BypassDrive) -> Result<Probe, ProbeError> {
 
 /// Makes the kernel count passed-through commands, which it leaves out by default: they are the evidence that
 /// the drive did the I/O. False if that cannot be set: on older kernels, and without root.
-fn count_passthrough(settings: &mut Settings<'_>) -> bool {
+fn count_passthrough(settings: &mut Settings) -> bool {
     settings.set(Setting::IostatsPassthrough, "1").is_ok()
 }

@@ -11,9 +11,9 @@ use iopj_study::FabricCell;
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 
-impl<'a> Access<'a> {
+impl Access {
     /// The target is reached over fabrics.
-    pub(crate) fn with_fabric(mut self, side: Option<FabricSide<'a>>) -> Access<'a> {
+    pub(crate) fn with_fabric(mut self, side: Option<FabricSide>) -> Access {
         self.over = side.map(|side| Over::Host(Box::new(side)));
         self
     }
@@ -25,7 +25,7 @@ impl<'a> Access<'a> {
     }
 
     /// The other host, in a study over fabrics.
-    pub(crate) fn side(&self) -> Option<&FabricSide<'a>> {
+    pub(crate) fn side(&self) -> Option<&FabricSide> {
         match &self.over {
             Some(Over::Host(side)) => Some(side),
             _ => None,
@@ -33,7 +33,7 @@ impl<'a> Access<'a> {
     }
 
     /// The other host, in a study over fabrics, to be asked for a trial.
-    pub(crate) fn side_mut(&mut self) -> Option<&mut FabricSide<'a>> {
+    pub(crate) fn side_mut(&mut self) -> Option<&mut FabricSide> {
         match &mut self.over {
             Some(Over::Host(side)) => Some(side),
             _ => None,
@@ -48,7 +48,7 @@ impl<'a> Access<'a> {
         self.disconnect()?;
         let Some(Over::Host(side)) = &mut self.over else { return Ok(()) };
         let device = side.connect_again(cell, stop)?;
-        let host = side.host();
+        let host = side.host().clone();
         self.spec = self.spec.at(&device);
         let target = self.open_again()?;
         if Extent::of(&target) != self.extent {

@@ -70,7 +70,7 @@ impl TrialRunner<'_> {
     pub(super) fn by_fio(
         &self,
         fio: &Fio,
-        access: &Access<'_>,
+        access: &Access,
         (cell, beside): (&Cell, &Beside),
         (position, seed): (u64, u64),
         tick: &mut dyn FnMut(),
@@ -334,7 +334,7 @@ enum FioTarget {
 }
 
 impl FioTarget {
-    fn of(access: &Access<'_>, path: &IoPath) -> Result<FioTarget, TrialError> {
+    fn of(access: &Access, path: &IoPath) -> Result<FioTarget, TrialError> {
         if let (IoPath::Spdk, Some((address, nsid))) = (path, access.namespace()) {
             return Ok(FioTarget::Namespace { address, nsid });
         }

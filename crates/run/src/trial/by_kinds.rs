@@ -32,7 +32,7 @@ impl TrialRunner<'_> {
     /// kind. Together, an interrupt or a sleep could be anybody's.
     pub(super) fn proofs(
         &self,
-        access: &Access<'_>,
+        access: &Access,
         cell: &Cell,
         control: Option<&ControlRun>,
         trial: (u64, u64),
@@ -55,7 +55,7 @@ impl TrialRunner<'_> {
     /// All kinds together.
     pub(super) fn by_kinds(
         &self,
-        access: &Access<'_>,
+        access: &Access,
         (cell, beside): (&Cell, &Beside),
         proofs: &[Proof],
         (position, seed): (u64, u64),

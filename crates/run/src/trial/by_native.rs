@@ -71,7 +71,7 @@ impl TrialRunner<'_> {
     /// A trial by our own jobs.
     pub(super) fn by_native(
         &self,
-        access: &Access<'_>,
+        access: &Access,
         (cell, beside): (&Cell, Option<&Beside>),
         (position, seed): (u64, u64),
         tick: &mut dyn FnMut(),
@@ -111,7 +111,7 @@ impl TrialRunner<'_> {
     /// window is none of a trial.
     pub(super) fn bracketed<T>(
         &self,
-        access: &Access<'_>,
+        access: &Access,
         beside: Option<&Beside>,
         position: u64,
         run: &mut dyn FnMut(&mut Bracket<'_>) -> Result<T, TrialError>,

@@ -78,13 +78,13 @@ impl TrialRunner<'_> {
     pub(super) fn by_program(
         &self,
         own: &OwnProgram,
-        access: &Access<'_>,
+        access: &Access,
         cell: &Cell,
         tick: &mut dyn FnMut(),
     ) -> Result<Measured, TrialError> {
         let variant = own.keys.variant(cell.path).ok_or(ProgramError::NoProgram)?;
         let devices = access.devices();
-        let before = PowerState::read(self.host, devices);
+        let before = PowerState::read(&self.host, devices);
         let begin_raw_ns = monotonic_raw_ns();
         let words = |command: &[String]| own.words(command, &cell.workload);
         if !variant.before.is_empty() {
@@ -98,7 +98,7 @@ impl TrialRunner<'_> {
         };
         let ran = ran?;
         after?;
-        let power = PowerState::read(self.host, devices);
+        let power = PowerState::read(&self.host, devices);
         let mut evidence = evidence_of(&ran);
         (evidence.throttles, evidence.power_changes) =
             (before.throttles_until(&power), before.changes_until(&power));
@@ -117,7 +117,7 @@ impl TrialRunner<'_> {
         &self,
         own: &OwnProgram,
         variant: &Variant,
-        access: &Access<'_>,
+        access: &Access,
         (cell, tick): (&Cell, &mut dyn FnMut()),
     ) -> Result<Ran, TrialError> {
         if self.stop.load(Ordering::Relaxed) {

@@ -107,7 +107,7 @@ impl Host {
     }
 }
 
-impl Settings<'_> {
+impl Settings {
     /// Connects to a subsystem and waits for its first namespace. The connection is journalled before it is
     /// made.
     ///

@@ -58,7 +58,7 @@ impl Host {
     }
 }
 
-impl Settings<'_> {
+impl Settings {
     /// Exports a drive: a subsystem with one namespace, one allowed host, one port. Each entry is journalled
     /// before it is made.
     ///
@@ -71,7 +71,7 @@ impl Settings<'_> {
         }
         let nvmet = self.host.nvmet();
         if !nvmet.join("subsystems").is_dir() {
-            return Err(not_exported(no_target(self.host)));
+            return Err(not_exported(no_target(&self.host)));
         }
         // Removed newest first: a host that a subsystem still names cannot go.
         let host = self.make_host(&nvmet, export)?;

@@ -212,7 +212,7 @@ impl Machine {
         Machine { fixture, kernel, thread: Some(thread) }
     }
 
-    fn settings<T>(&self, work: impl FnOnce(&mut Settings<'_>) -> T) -> T {
+    fn settings<T>(&self, work: impl FnOnce(&mut Settings) -> T) -> T {
         let devices: &[&str] =
             if self.fixture.path("sys/block/nvme0n1").exists() { &["nvme0n1"] } else { &[] };
         self.fixture.with_settings(devices, work)

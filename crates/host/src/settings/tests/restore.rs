@@ -356,8 +356,7 @@ fn the_kernel_takes_and_gives_back() {
     }
     let folder = tempfile::tempdir().unwrap();
     let device = Loop::attach(&folder.path().join("image"));
-    let mut host = Host::new();
-    host.run = folder.path().join("run");
+    let host = Host::new().with(|host| host.run = folder.path().join("run"));
     let queue = Path::new("/sys/block").join(&device.0).join("queue");
     let read = |attribute: &str| fs::read_to_string(queue.join(attribute)).unwrap().trim().to_owned();
     let (nomerges, scheduler, nr_requests) = (read("nomerges"), read("scheduler"), read("nr_requests"));
@@ -382,7 +381,7 @@ fn the_kernel_takes_and_gives_back() {
 }
 
 /// Before 6.4 the kernel refuses it on a device that cannot poll; from then on it swallows it.
-fn io_poll_delay_takes_or_is_explained(settings: &mut Settings<'_>) {
+fn io_poll_delay_takes_or_is_explained(settings: &mut Settings) {
     let message = settings.set(Setting::IoPollDelay, "4").unwrap_err().to_string();
     let explained = message
         .contains("this kernel ignores io_poll_delay: synchronous hybrid polling was removed in Linux 6.4")

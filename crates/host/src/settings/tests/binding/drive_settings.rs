@@ -2,7 +2,6 @@
 //! run's death: `a_killed_run_...`.
 
 use super::*;
-use crate::nvme_features::FeatureAccess;
 use crate::settings::drive_setting::{DriveSetting, Feature};
 use iopj_core::Setting;
 use iopj_engine::nvme_user::PriorState;
@@ -221,7 +220,7 @@ fn a_drive_that_came_back_is_claimed_before_anything_is_put_back() {
         }
     };
     let host = machine.fixture.host();
-    let host = Host { features: FeatureAccess { set, ..host.features }, ..host };
+    let host = host.with(|host| host.features.set = set);
     let devices = ["nvme0n1".to_owned()];
     let locks = host.lock(&devices).unwrap();
     let mut settings = host.settings(&devices, &locks);
