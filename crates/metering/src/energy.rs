@@ -77,7 +77,7 @@ pub struct Metering {
 }
 
 /// What the metering uses of the run: its store, the user's view, and what may end it.
-pub struct RunContext<'a> {
+pub struct MeteringContext<'a> {
     /// The store of the run.
     pub store: &'a mut Store,
     /// What the user sees.
@@ -139,7 +139,7 @@ impl Metering {
     }
 
     /// Begins a session: its meters in the store, the load pattern, the first idle stretch.
-    pub fn begin(&mut self, context: &mut RunContext<'_>) -> Result<(), MeteringError> {
+    pub fn begin(&mut self, context: &mut MeteringContext<'_>) -> Result<(), MeteringError> {
         // What was read while the file was made goes into no session.
         self.drain(context)?;
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -202,7 +202,7 @@ impl Metering {
         &mut self,
         position: GroupPosition,
         next: Duration,
-        context: &mut RunContext<'_>,
+        context: &mut MeteringContext<'_>,
     ) -> Result<(), MeteringError> {
         let due = self.schedule.due(position, next, self.past());
         if due.play {
@@ -216,7 +216,7 @@ impl Metering {
         &mut self,
         position: u64,
         load_ns: Vec<u64>,
-        context: &mut RunContext<'_>,
+        context: &mut MeteringContext<'_>,
     ) -> Result<(), MeteringError> {
         // A trial that failed has no window, and its load is not known.
         if !load_ns.is_empty() {
@@ -241,7 +241,7 @@ impl Metering {
     }
 
     /// The last idle stretch and load pattern, the end of the meters, and the joules of all trials.
-    pub fn end(mut self, interrupted: bool, context: &mut RunContext<'_>) -> Result<(), MeteringError> {
+    pub fn end(mut self, interrupted: bool, context: &mut MeteringContext<'_>) -> Result<(), MeteringError> {
         if !interrupted {
             self.rest(context)?;
             self.play(context)?;
@@ -261,7 +261,7 @@ impl Metering {
         Ok(())
     }
 
-    fn rest(&mut self, context: &mut RunContext<'_>) -> Result<(), MeteringError> {
+    fn rest(&mut self, context: &mut MeteringContext<'_>) -> Result<(), MeteringError> {
         if !self.schedule.rests {
             return Ok(());
         }
@@ -301,7 +301,7 @@ impl Metering {
 
     /// Notes that an idle stretch began before power was flat, or before anybody could see whether it was.
     /// The user is told once.
-    fn tell_unsettled(&mut self, context: &mut RunContext<'_>) -> Result<(), MeteringError> {
+    fn tell_unsettled(&mut self, context: &mut MeteringContext<'_>) -> Result<(), MeteringError> {
         let limit = iopj_core::format_duration(self.schedule.idle.settle_limit);
         let is_known = self.schedule.idle.settle_limit >= self.schedule.sees;
         let text = if is_known {
@@ -323,7 +323,7 @@ impl Metering {
         Ok(())
     }
 
-    fn play(&mut self, context: &mut RunContext<'_>) -> Result<(), MeteringError> {
+    fn play(&mut self, context: &mut MeteringContext<'_>) -> Result<(), MeteringError> {
         let Some(pattern) = &self.schedule.pattern else { return Ok(()) };
         let seconds = (pattern.end_ns() - pattern.begin_ns()) / 1_000_000_000;
         let progress = &mut *context.progress;
@@ -335,13 +335,13 @@ impl Metering {
         Ok(())
     }
 
-    fn mark(&self, mark: Mark, context: &mut RunContext<'_>) -> Result<(), MeteringError> {
+    fn mark(&self, mark: Mark, context: &mut MeteringContext<'_>) -> Result<(), MeteringError> {
         let Some(session) = self.session else { return Ok(()) };
         Ok(context.store.add_mark(session, &mark)?)
     }
 
     /// Moves what the threads have read into the store if a session has begun, and their notices to the user.
-    fn drain(&mut self, context: &mut RunContext<'_>) -> Result<(), MeteringError> {
+    fn drain(&mut self, context: &mut MeteringContext<'_>) -> Result<(), MeteringError> {
         let so_far = &mut self.so_far;
         let here = self.running.iter_mut().map(|(meter, id)| {
             let (readings, notices) = meter.take();

@@ -1,13 +1,13 @@
 //! The agent's side of a run: the target host's drive, its settings and exports, its counts, and the trials
 //! that its own iopj measures.
 
-use crate::adaptive::Adaptive;
 use crate::error::{RunError, TrialError};
 use crate::fabric::ask::{Ask, Done, Measure, OpenDrive, Opened, PutBackThere};
 use crate::fabric::counts::{between, context_switches};
 use crate::fabric::meters::MetersHere;
 use crate::fabric::network::NetworkHere;
 use crate::target::{Access, TargetSpec, devices_below};
+use crate::tools::Tools;
 use crate::trial::{Measured, TrialRunner};
 use crate::trials::{control_run, make_settings};
 use iopj_core::fabric::TargetHostEvidence;
@@ -329,8 +329,8 @@ fn measure_on(
         let planned = Planned { cell: 0, replicate: *replicate, position: *position };
         let fio = (cell.generator == Generator::Fio).then(Fio::find).transpose()?;
         fio.as_ref().map_or(Ok(()), |fio| fio.supports(&cell.path))?;
-        let adaptive = Adaptive::default();
-        let runner = TrialRunner::native((host, &adaptive), *seed, *steadystate, stop).with_fio(fio.as_ref());
+        let tools = Tools { fio, ..Tools::default() };
+        let runner = TrialRunner::new(host, tools, *seed, *steadystate, stop);
         runner.measure(&access, cell, planned, control, None, &mut || {})
     });
     let left = access.leave();

@@ -2,29 +2,28 @@
 //! file is made, nothing is locked, set, taken or written, and no other host is asked.
 
 use crate::begin::open_meters;
+use crate::context::RunContext;
 use crate::error::RunError;
 use crate::fabric::{check_options, target_name};
+use crate::limits;
 use crate::options::Options;
 use crate::pace::{self, RunTime};
 use crate::precondition;
-use crate::program_run::{ProgramSetUp, own_program};
-use crate::runner::{SetUp, Tools, all_cells, place};
-use crate::target::{Access, TargetSpec};
+use crate::sequence::{Planned, Ready, Source};
+use crate::target::TargetSpec;
 use crate::trials::needed_settings;
-use crate::{limits, paths};
 use iopj_core::{IoPath, Length, Setting, Transport, Workload};
+use iopj_engine::PciAddress;
 use iopj_engine::target::{TakePlan, plan_taking};
 use iopj_fabric::Destination;
-use iopj_host::settings::{Change, DeviceLocks, Host, SettingsError};
+use iopj_host::settings::{Change, DeviceLocks, SettingsError};
 use iopj_metering::Progress;
 use iopj_metering::energy::Metering;
 use iopj_probe::Nics;
 use iopj_record::Unavailable;
 use iopj_study::plan::{self, Cell, LeftOut};
 use iopj_study::{Fabric, Study};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// What a run would do.
@@ -85,118 +84,65 @@ pub struct PlannedBytes {
 /// # Errors
 /// Whatever would refuse the run before its first trial, as far as it shows without a change.
 pub fn dry_run(
-    mut study: Study,
+    study: Study,
     options: &Options,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<RunPlan, RunError> {
-    study.check_allowed(options.allow)?;
-    let (host, locks) = (Host::new(), DeviceLocks::none());
-    if study.program.is_some() {
-        return of_program(&study, options, (&host, &locks), progress, stop);
+    let mut context = RunContext::new(options, progress, stop);
+    let planned = Planned::of(Source::Look(study), &mut context)?;
+    match &planned.study.fabric {
+        Some(keys) if planned.study.program.is_none() => over_fabrics(&planned.study, keys, &mut context),
+        _ => on_this_host(planned.open(&mut context)?.ready(&mut context)?, options),
     }
-    let all = all_cells(&study)?;
-    let tools = Tools::find((&study, &all), options, &BTreeMap::new(), progress)?;
-    if let Some(keys) = &study.fabric {
-        return over_fabrics((&study, keys), options, &host, progress, stop);
-    }
-    let (store, spec) = place(&study, options, None)?;
-    let meters = open_meters((&study, &all), None, options, progress, stop)?;
-    drop(all);
-    let (spec, target, made) = spec.look()?;
-    let (path, overwritten) = (spec.path().to_owned(), spec.overwritten().map(ToOwned::to_owned));
-    let mut access = Access::new(&host, &locks, target, spec, tools.taking)?.planned(made);
-    let unavailable = paths::settle(&mut study, &mut access, tools.engines(), stop)?;
-    let is_root = rustix::process::geteuid().is_root();
-    let set_up = SetUp::new(&study, &tools, meters, (None, access, None), is_root, progress)?;
-    let SetUp { cells, access, metering, left_out, .. } = &set_up;
-    let replicates = [study.replicates.fewest(), study.replicates.most()];
-    let schedule = metering.as_ref().map(Metering::schedule);
-    let times = RunTime::of_study(&study, cells, schedule)?;
-    let foresee = |(setting, value): (Setting, String)| access.settings.foresee(setting, &value);
-    let needed = cells.iter().flat_map(|cell| needed_settings(access, cell));
-    let (changes, unchangeable) = changes(needed.map(foresee));
-    let takes = options.take_device.filter(|_| cells.iter().any(|cell| access.takes(&cell.path)));
-    Ok(RunPlan {
-        store,
-        target: path,
-        overwritten,
-        taken: takes.map(|address| plan_taking(address, options.i_know_no_iommu)).transpose()?,
-        left_out: *left_out,
-        unavailable,
-        replicates,
-        times,
-        meters: metering.as_ref().map(Metering::names).unwrap_or_default(),
-        bytes: bytes(&study, cells, (made.unwrap_or(0), access.extent().len)),
-        changes,
-        unchangeable,
-        fabric: Vec::new(),
-        overwritten_here: None,
-        cells: cells.clone(),
-        study: study.name.clone(),
-    })
 }
 
-/// What the run of a program would do: what the program reads and writes is its own to know.
-fn of_program(
-    study: &Study,
-    options: &Options,
-    (host, locks): (&Host, &Arc<DeviceLocks>),
-    progress: &mut dyn Progress,
-    stop: &AtomicBool,
-) -> Result<RunPlan, RunError> {
-    let own = own_program(study, options.target.clone(), options)?;
-    let cells = all_cells(study)?;
-    let store = iopj_store::new_path(&study.name, options.store.as_deref())?;
-    let meters = open_meters((study, &cells), None, options, progress, stop)?;
-    let is_root = rustix::process::geteuid().is_root();
-    let set_up = ProgramSetUp::new(study, own, meters, (host, locks), is_root, progress)?;
-    let ProgramSetUp { own, cells, metering, access } = &set_up;
-    let schedule = metering.as_ref().map(Metering::schedule);
+/// What a run that is ready would do. What a program reads and writes is its own to know.
+fn on_this_host(ready: Ready, options: &Options) -> Result<RunPlan, RunError> {
+    let (study, access) = (&ready.study, &ready.drives.access);
     let foresee = |(setting, value): (Setting, String)| access.settings.foresee(setting, &value);
-    let needed = cells.iter().flat_map(|cell| needed_settings(access, cell));
+    let needed = ready.cells.iter().flat_map(|cell| needed_settings(access, cell));
     let (changes, unchangeable) = changes(needed.map(foresee));
+    let is_program = study.program.is_some();
+    let takes = |_: &PciAddress| ready.cells.iter().any(|cell| access.takes(&cell.path));
+    let taken = options.take_device.filter(|address| !is_program && takes(address));
+    let sizes = (ready.would_make.unwrap_or(0), access.extent().len);
     Ok(RunPlan {
         study: study.name.clone(),
-        store,
-        target: own.target.clone().unwrap_or_default(),
-        overwritten: None,
-        taken: None,
-        cells: cells.clone(),
-        left_out: LeftOut::default(),
-        unavailable: Vec::new(),
+        target: access.path().to_owned(),
+        overwritten: access.overwritten().map(ToOwned::to_owned),
+        taken: taken.map(|address| plan_taking(address, options.i_know_no_iommu)).transpose()?,
         replicates: [study.replicates.fewest(), study.replicates.most()],
-        times: RunTime::of_study(study, cells, schedule)?,
-        meters: metering.as_ref().map(Metering::names).unwrap_or_default(),
-        overwritten_here: None,
-        bytes: PlannedBytes::default(),
+        times: ready.times()?,
+        meters: ready.metering.as_ref().map(Metering::names).unwrap_or_default(),
+        bytes: if is_program { PlannedBytes::default() } else { bytes(study, &ready.cells, sizes) },
         changes,
         unchangeable,
         fabric: Vec::new(),
+        overwritten_here: None,
+        store: ready.store_path,
+        cells: ready.cells,
+        left_out: ready.left_out,
+        unavailable: ready.unavailable,
     })
 }
 
 /// What a run over fabrics would do, as far as it shows without the target host, which is not asked.
-fn over_fabrics(
-    (study, keys): (&Study, &Fabric),
-    options: &Options,
-    host: &Host,
-    progress: &mut dyn Progress,
-    stop: &AtomicBool,
-) -> Result<RunPlan, RunError> {
+fn over_fabrics(study: &Study, keys: &Fabric, context: &mut RunContext<'_>) -> Result<RunPlan, RunError> {
     let writes = study.why_written()?.is_some();
-    check_options(study, keys, options, writes)?;
+    check_options(study, keys, context.options, writes)?;
     keys.target_host.as_deref().map(str::parse::<Destination>).transpose()?;
-    let here = keys.here.as_ref().map(|here| TargetSpec::here(study, options, here)?.look()).transpose()?;
+    let of_host = |here| TargetSpec::here(study, context.options, here)?.look();
+    let here = keys.here.as_deref().map(of_host).transpose()?;
     let made = if keys.folder.is_some() { study.file_size()? } else { 0 };
-    let store = iopj_store::new_path(&study.name, options.store.as_deref())?;
+    let store = iopj_store::new_path(&study.name, context.options.store.as_deref())?;
     let kernel: Vec<IoPath> = IoPath::all().into_iter().filter(|path| !path.is_bypass()).collect();
     let (cells, left_out) = plan::cells(study, &kernel)?;
     limits::check_settings(&cells, rustix::process::geteuid().is_root(), false)?;
-    let meters = open_meters((study, &cells), None, options, progress, stop)?;
-    let metering = Metering::new(meters, study, pace::span(&cells, study), progress)?;
+    let meters = open_meters(study, &cells, None, context)?;
+    let metering = Metering::new(meters, study, pace::span(&cells, study), context.progress)?;
     let times = RunTime::of_study(study, &cells, metering.as_ref().map(Metering::schedule))?;
-    let mut settings = host.settings(&[], &DeviceLocks::none());
+    let mut settings = context.host.settings(&[], &DeviceLocks::none());
     let nics = keys.address()?.map(Nics::towards).transpose()?;
     settings.may_change_nics(&nics.as_ref().map(Nics::names).unwrap_or_default());
     let of_host = cells.iter().filter_map(|cell| cell.fabric.as_ref()).flat_map(|cell| &cell.host);

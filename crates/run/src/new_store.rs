@@ -1,52 +1,48 @@
-//! The record of the study that a new store begins with.
+//! What the record of a new store says of its drives, and warnings about where it lies.
 
 use crate::error::RunError;
 use crate::fabric::FabricSide;
 use crate::options::Options;
-use crate::target::{Access, devices_below};
+use crate::target::{Access, Drives, devices_below};
 use iopj_engine::Target;
 use iopj_engine::target::{FileId, TargetKind};
 use iopj_host::machine;
 use iopj_load::native;
 use iopj_metering::Progress;
-use iopj_metering::energy::Metering;
-use iopj_record::{StudyRecord, Unavailable};
+use iopj_record::StudyRecord;
 use iopj_study::Study;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The record of a study whose paths are settled and whose target is open.
-pub(crate) fn record(
-    study: &Study,
-    (cells, seed): (usize, u64),
-    (access, own): (&Access, Option<&Access>),
-    made_target: bool,
-    metering: Option<&Metering>,
-    unavailable: Vec<Unavailable>,
-) -> Result<StudyRecord, RunError> {
+/// What the record of a study says of its drives.
+pub(crate) fn of_drives(study: &Study, drives: &Drives) -> Result<StudyRecord, RunError> {
+    let (access, here) = (&drives.access, drives.here.as_ref());
     let target = access.target()?;
     let path = target.path();
-    let here = || std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
+    let name = || std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
     let side = access.side();
     Ok(StudyRecord {
-        name: study.name.clone(),
-        text: study.to_store()?,
-        seed,
-        planned_trials: cells as u64 * u64::from(study.replicates.fewest()),
-        target: side.map_or_else(here, FabricSide::name),
+        target: side.map_or_else(name, FabricSide::name),
         file_id: target.file_id().map(FileId::to_string),
-        provenance: provenance((access, own), (target, made_target), metering),
+        provenance: provenance(drives, target),
         warnings: match side {
-            Some(side) => side.warnings().into_iter().chain(warnings_of_own(access, own)).collect(),
+            Some(side) => side.warnings().into_iter().chain(warnings_of_own(access, here)).collect(),
             None => warnings(study, target),
         },
-        made_target,
-        unavailable,
+        made_target: drives.made.is_some(),
         emulated: machine::emulator().map(str::to_owned).or_else(|| side.and_then(FabricSide::emulated)),
-        sequential: study.replicates.sequential()?,
-        repeats: Vec::new(),
-        networks: Vec::new(),
+        ..StudyRecord::default()
     })
+}
+
+/// What it says of the target that a program is told, and of the disks below it.
+pub(crate) fn of_program(target: Option<&Path>, devices: &[String]) -> StudyRecord {
+    StudyRecord {
+        target: target.map(|path| path.display().to_string()).unwrap_or_default(),
+        provenance: machine::facts(devices),
+        emulated: machine::emulator().map(str::to_owned),
+        ..StudyRecord::default()
+    }
 }
 
 /// Warnings about the target. Preconditioning writes every block of a device, so no trimmed or unwritten
@@ -75,20 +71,15 @@ fn warnings_of_own(access: &Access, own: Option<&Access>) -> Vec<String> {
     warnings
 }
 
-/// What the figures of a study rest on: the machine, the drive, how it is reached, and the meters.
-fn provenance(
-    (access, own): (&Access, Option<&Access>),
-    (target, made_target): (&Target, bool),
-    metering: Option<&Metering>,
-) -> BTreeMap<String, String> {
-    let mut provenance = provenance_of(target, access.side(), own);
-    if made_target {
+/// What the figures of a study rest on: the machine, the drive, and how it is reached.
+fn provenance(drives: &Drives, target: &Target) -> BTreeMap<String, String> {
+    let mut provenance = provenance_of(target, drives.access.side(), drives.here.as_ref());
+    if drives.made.is_some() {
         // It is made anew by whoever continues, and known by its header.
         provenance.remove("target_inode");
     }
     provenance.insert("generator_clock".to_owned(), native::clock_name().to_owned());
-    provenance.extend(access.provenance().clone());
-    provenance.extend(metering.map(Metering::provenance).unwrap_or_default());
+    provenance.extend(drives.access.provenance().clone());
     provenance
 }
 

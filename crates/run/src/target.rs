@@ -2,10 +2,12 @@
 
 pub(crate) mod access;
 mod bypass;
+mod drives;
 mod over;
 
 pub(crate) use access::{Access, Extent};
 pub(crate) use bypass::Taking;
+pub(crate) use drives::Drives;
 
 use crate::error::{RunError, TrialError};
 use crate::fabric::OpenDrive;
@@ -226,7 +228,8 @@ impl TargetSpec {
     /// written, which would disturb another run on the same drive.
     pub(crate) fn open(
         mut self,
-        (locker, locks): (&mut Locker, Option<Arc<DeviceLocks>>),
+        locker: &mut Locker,
+        locks: Option<Arc<DeviceLocks>>,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<OpenTarget, RunError> {

@@ -8,12 +8,11 @@ mod by_program;
 mod commands;
 mod window;
 
-use crate::adaptive::Adaptive;
 use crate::error::TrialError;
-use crate::own_program::OwnProgram;
 use crate::profile::Profiler;
 use crate::program_error::ProgramError;
 use crate::target::Access;
+use crate::tools::Tools;
 use crate::traces::Traces;
 use beside::Beside;
 pub(crate) use by_kinds::PROOF;
@@ -23,14 +22,13 @@ use iopj_core::{CostProfile, Evidence, Generator, OpenLoad, RingThread};
 use iopj_host::machine;
 use iopj_host::power::PowerState;
 use iopj_host::settings::Host;
-use iopj_load::fio::Fio;
 use iopj_load::native::Pacing;
 use iopj_load::pass;
 use iopj_probe::sampling::SamplingError;
 use iopj_probe::{CompletionsError, Probe, marker};
 use iopj_record::Measurement;
+use iopj_study::SteadyStateKeys;
 use iopj_study::plan::{Cell, Planned};
-use iopj_study::{SteadyStateKeys, Study, StudyError};
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -39,9 +37,7 @@ use window::Window;
 /// Runs the trials of a study, one at a time.
 pub(crate) struct TrialRunner<'a> {
     host: Host,
-    fio: Option<&'a Fio>,
-    adaptive: &'a Adaptive,
-    profiler: Option<&'a Profiler>,
+    tools: Tools,
     pub(crate) seed: u64,
     pub(crate) steadystate: SteadyStateKeys,
     pub(crate) stop: &'a AtomicBool,
@@ -50,8 +46,6 @@ pub(crate) struct TrialRunner<'a> {
     /// What pacing takes by itself under each open load so far.
     pacers: RefCell<HashMap<(OpenLoad, Pacing), f64>>,
     traces: Traces,
-    /// The program of a study that does its own I/O.
-    program: Option<&'a OwnProgram>,
     /// What is to be said to the user.
     said: RefCell<Vec<String>>,
 }
@@ -68,29 +62,10 @@ pub(crate) struct Measured {
 }
 
 impl<'a> TrialRunner<'a> {
-    /// For the trials of `study`, with fio and the profiler if it uses them.
-    ///
-    /// # Errors
-    /// The study's rule for the ramp's end cannot be read.
+    /// For trials by our own jobs, by fio or of a program, as the tools say; with a rule for the ramp's end.
     pub(crate) fn new(
         host: &Host,
-        (fio, adaptive): (Option<&'a Fio>, &'a Adaptive),
-        profiler: Option<&'a Profiler>,
-        study: &Study,
-        seed: u64,
-        stop: &'a AtomicBool,
-    ) -> Result<TrialRunner<'a>, StudyError> {
-        Ok(TrialRunner {
-            profiler,
-            ..TrialRunner::native((host, adaptive), seed, study.steadystate()?, stop).with_fio(fio)
-        })
-    }
-}
-
-impl<'a> TrialRunner<'a> {
-    /// For trials by our own jobs alone, by a rule for the ramp's end.
-    pub(crate) fn native(
-        (host, adaptive): (&Host, &'a Adaptive),
+        tools: Tools,
         seed: u64,
         declared: SteadyStateKeys,
         stop: &'a AtomicBool,
@@ -99,39 +74,20 @@ impl<'a> TrialRunner<'a> {
         let steadystate = machine::emulator().map_or(declared, |_| SteadyStateKeys::off());
         TrialRunner {
             host: host.clone(),
-            fio: None,
-            adaptive,
-            profiler: None,
+            tools,
             seed,
             steadystate,
             stop,
             can_count: OnceCell::new(),
             pacers: RefCell::default(),
             traces: Traces::default(),
-            program: None,
             said: RefCell::default(),
         }
     }
 
-    /// For the trials of a program.
-    pub(crate) fn of_program(
-        (host, adaptive): (&Host, &'a Adaptive),
-        program: &'a OwnProgram,
-        seed: u64,
-        stop: &'a AtomicBool,
-    ) -> TrialRunner<'a> {
-        let program = Some(program);
-        TrialRunner { program, ..TrialRunner::native((host, adaptive), seed, SteadyStateKeys::off(), stop) }
-    }
-
     /// The target is reached by another connection from now on.
     pub(crate) fn forget_ways(&self) {
-        self.adaptive.forget_ways();
-    }
-
-    /// With a fio, where there is one.
-    pub(crate) fn with_fio(self, fio: Option<&'a Fio>) -> TrialRunner<'a> {
-        TrialRunner { fio, ..self }
+        self.tools.adaptive.forget_ways();
     }
 }
 
@@ -150,7 +106,7 @@ impl TrialRunner<'_> {
         tick: &mut dyn FnMut(),
     ) -> Result<Measured, TrialError> {
         marker::announce(planned.position as u32);
-        if let Some(program) = self.program {
+        if let Some(program) = &self.tools.program {
             return self.by_program(program, access, cell, tick);
         }
         let before = PowerState::read(&self.host, access.devices());
@@ -193,11 +149,13 @@ impl TrialRunner<'_> {
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), TrialError> {
         let tick = &mut || {
-            self.profiler.inspect(|profiler| profiler.tick());
+            if let Some(profiler) = &self.tools.profiler {
+                profiler.tick();
+            }
             tick();
         };
         let beside = Beside::start(&cell.workload, self.stop)?;
-        let done = match (cell.generator, self.fio) {
+        let done = match (cell.generator, self.tools.fio.as_ref()) {
             (Generator::Native, _) if !proofs.is_empty() => {
                 self.by_kinds(access, (cell, &beside), proofs, trial, tick)
             }
@@ -222,17 +180,17 @@ impl TrialRunner<'_> {
     }
 
     fn begin_samples(&self) -> Result<(), SamplingError> {
-        self.profiler.map_or(Ok(()), Profiler::begin)
+        self.tools.profiler.as_ref().map_or(Ok(()), Profiler::begin)
     }
 
     fn end_samples(&self) -> Result<(), SamplingError> {
-        self.profiler.map_or(Ok(()), Profiler::end)
+        self.tools.profiler.as_ref().map_or(Ok(()), Profiler::end)
     }
 
     /// The profile of the window that has just ended, or why there is none if one was asked for; `unsampled`
     /// is such a reason.
     fn profile(&self, unsampled: Option<String>) -> (Option<CostProfile>, Option<String>) {
-        match (self.profiler, unsampled) {
+        match (self.tools.profiler.as_ref(), unsampled) {
             (None, _) => (None, None),
             (Some(_), Some(reason)) => (None, Some(reason)),
             (Some(profiler), None) => match profiler.profile() {

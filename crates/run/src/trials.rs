@@ -1,17 +1,17 @@
 //! The trials of a run, one after the other: settings, measurement, store, and everything put back.
 
-use crate::blocks::{Blocks, Decide};
+use crate::blocks::Decide;
 use crate::control;
 use crate::error::{RunError, TrialError};
 use crate::fabric::{FabricSide, Far, Measure};
-use crate::pace::Pace;
 use crate::precondition::{self, Class, Preconditioning, hardest};
-use crate::target::{Access, MadeFile};
+use crate::schedule::Schedule;
+use crate::target::{Access, Drives};
 use crate::trial::{Measured, TrialRunner};
 use iopj_core::evidence::ControlRun;
 use iopj_core::{AutoPath, CompletionMode, IoPath, Setting, VerdictKind};
 use iopj_host::settings::SettingsError;
-use iopj_metering::energy::{FarHost, GroupPosition, Metering, RunContext, positions, recompute};
+use iopj_metering::energy::{FarHost, Metering, MeteringContext, recompute};
 use iopj_metering::{Progress, unix_ns};
 use iopj_record::{Outcome, Trial};
 use iopj_store::{Store, StoreError};
@@ -19,7 +19,7 @@ use iopj_study::Study;
 use iopj_study::plan::{Cell, Planned};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,38 +34,34 @@ pub struct Summary {
     pub interrupted: bool,
 }
 
-/// A run that is set up.
+/// A run that is set up. Its fields are in the order in which they are dropped.
 pub(crate) struct Trials<'a> {
     pub(crate) runner: TrialRunner<'a>,
-    pub(crate) study: &'a Study,
+    pub(crate) study: Study,
     pub(crate) cells: Vec<Cell>,
     pub(crate) store: Store,
-    pub(crate) made: Option<MadeFile>,
-    pub(crate) access: Access,
-    /// A drive of this host beside the target host's, in a study over fabrics that has one.
-    pub(crate) here: Option<Access>,
-    pub(crate) metering: Option<Metering>,
     pub(crate) decide: Decide,
+    pub(crate) metering: Option<Metering>,
+    pub(crate) drives: Drives,
 }
 
 impl Trials<'_> {
     /// Measures the missing trials and puts the settings back.
     pub(crate) fn run(mut self, progress: &mut dyn Progress) -> Result<Summary, RunError> {
-        if let Some(made) = &mut self.made {
+        if let Some(made) = &mut self.drives.made {
             made.keep = true; // for --resume, until the study is complete
         }
-        let classes = precondition::classes(self.study, &self.cells);
-        let mut blocks = Blocks::of(self.study, &classes, self.runner.seed, self.decide, &self.store)?;
-        let missing = blocks.missing(&mut self.store, progress)?;
+        let planned = (&self.study, &self.cells[..], self.runner.seed);
+        let rule = self.runner.steadystate;
+        let mut schedule = Schedule::new(planned, self.decide, &rule, &mut self.store, progress)?;
         // Before the first write.
-        let len = self.access.extent().len;
-        if let Some(text) = precondition::announcement(self.study, &self.cells, &missing, len) {
+        let len = self.drives.access.extent().len;
+        if let Some(text) = precondition::announcement(&self.study, &self.cells, schedule.left(), len) {
             progress.note(&text);
         }
-        let result = self.measure(missing, &classes, &mut blocks, progress);
-        let drives = [Some(&mut self.access), self.here.as_mut()].into_iter().flatten();
-        let restored: Vec<_> = drives.map(Access::leave).collect();
-        for access in [Some(&self.access), self.here.as_ref()].into_iter().flatten() {
+        let result = self.measure(&mut schedule, progress);
+        let restored: Vec<_> = self.drives.all_mut().map(Access::leave).collect();
+        for access in self.drives.all() {
             for warning in access.settings.warnings() {
                 progress.note(&format!("warning: {warning}"));
                 self.store.add_event(unix_ns(), "lost", warning)?;
@@ -83,71 +79,59 @@ impl Trials<'_> {
         failed.iter().for_each(|error| progress.note(&format!("warning: {error}")));
         let summary = result?;
         last.map_or(Ok(()), Err)?;
-        if let Some(made) = &mut self.made {
+        if let Some(made) = &mut self.drives.made {
             made.keep = summary.missing > 0;
         }
         Ok(summary)
     }
 
-    fn measure(
-        &mut self,
-        mut missing: Vec<Planned>,
-        classes: &[usize],
-        blocks: &mut Blocks,
-        progress: &mut dyn Progress,
-    ) -> Result<Summary, RunError> {
-        let stop = self.runner.stop;
-        let mut summary = self.summary(missing.len());
-        self.access.begin()?;
-        self.here.as_mut().map_or(Ok(()), Access::begin)?;
-        let control = if missing.is_empty() { None } else { self.control(progress)? };
-        let mut preconditioning = Preconditioning::default();
-        if stop.load(Ordering::Relaxed) {
-            return Ok(Summary { interrupted: true, ..summary });
+    fn measure(&mut self, schedule: &mut Schedule, progress: &mut dyn Progress) -> Result<Summary, RunError> {
+        self.drives.access.begin()?;
+        self.drives.here.as_mut().map_or(Ok(()), Access::begin)?;
+        let control = if schedule.left().is_empty() { None } else { self.control(progress)? };
+        let (mut preconditioning, mut failed, mut last_ns) = (Preconditioning::default(), 0, None);
+        if self.is_stopped() {
+            return Ok(self.summary(schedule, failed));
         }
-        let mut metering = self.begin_metering(&missing, progress)?;
-        let mut places = positions(&missing, classes);
-        let (mut pace, mut last_ns, mut number) = (Pace::new(&self.runner.steadystate), None, 0);
-        while let Some(&planned) = missing.get(number).filter(|_| !stop.load(Ordering::Relaxed)) {
-            if !self.prepare(&mut preconditioning, planned, progress)? {
+        let mut metering = self.begin_metering(schedule, progress)?;
+        while let Some((planned, place)) = schedule.next() {
+            if self.is_stopped() || !self.prepare(&mut preconditioning, planned, progress)? {
                 break;
             }
             if let Some(metering) = &mut metering {
-                let next = pace.next((planned.cell, &self.cells[planned.cell]));
-                metering.before_trial(places[number], next, &mut self.context(progress))?;
-                if stop.load(Ordering::Relaxed) {
+                let next = schedule.expected(planned.cell, &self.cells[planned.cell]);
+                metering.before_trial(place, next, &mut self.context(progress))?;
+                if self.is_stopped() {
                     break; // the rest was cut short
                 }
             }
-            let left = self.left(&pace, metering.as_ref(), (&missing[number..], &places[number..]));
-            let of = blocks.planned();
-            progress.trial(of - summary.missing + 1, of, &self.cells[planned.cell], left);
+            let (number, of) = schedule.number();
+            let left = schedule.time_left(&self.cells, metering.as_ref());
+            progress.trial(number, of, &self.cells[planned.cell], left);
             let found = preconditioning.found(Class::of(&self.cells[planned.cell].workload));
             let began = Instant::now();
             let done = self.trial(planned, control, found, &mut last_ns, progress);
-            let (trial, load_ns, unprofiled) = self.or_end(done, &mut metering, progress)?;
-            if stop.load(Ordering::Relaxed) {
+            let (trial, load_ns, unprofiled) = self.end_meters_on_error(done, &mut metering, progress)?;
+            if self.is_stopped() {
                 break; // the trial at hand was cut short
             }
             if trial.outcome.measurement().is_some() {
-                pace.keep((planned.cell, &self.cells[planned.cell]), began.elapsed());
+                schedule.took(planned.cell, &self.cells[planned.cell], began.elapsed());
             }
             if let Some(metering) = &mut metering {
                 metering.keep(trial.position, load_ns, &mut self.context(progress))?;
             }
             let outcome = self.keep(trial, unprofiled, progress)?.outcome;
             self.show((planned.cell, &outcome), metering.as_mut(), progress);
-            summary.missing -= 1;
-            summary.failed += u64::from(outcome.measurement().is_none());
-            number += 1;
-            if number == missing.len() {
-                missing.extend(blocks.more(&mut self.store, progress)?);
-                places = positions(&missing, classes);
-                summary.missing = (missing.len() - number) as u64;
-            }
+            failed += u64::from(outcome.measurement().is_none());
+            schedule.advance(&mut self.store, progress)?;
         }
-        summary.interrupted = stop.load(Ordering::Relaxed);
+        let summary = self.summary(schedule, failed);
         self.end_metering(metering, summary.interrupted, progress).map(|()| summary)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.runner.stop.load(Ordering::Relaxed)
     }
 
     /// The end of the meters, and the joules of all trials; also of those whose meters had been read by a run
@@ -167,36 +151,21 @@ impl Trials<'_> {
         Ok(())
     }
 
-    /// The summary before the first trial.
-    fn summary(&self, missing: usize) -> Summary {
+    /// How the run stands: so many trials have failed.
+    fn summary(&self, schedule: &Schedule, failed: u64) -> Summary {
         let store = self.store.path().to_owned();
-        Summary { store, failed: 0, missing: missing as u64, interrupted: false }
+        Summary { store, failed, missing: schedule.left().len() as u64, interrupted: self.is_stopped() }
     }
 
-    /// The time until the run ends: of the trials that are left, and of rests and patterns around them.
-    fn left(
-        &self,
-        pace: &Pace,
-        metering: Option<&Metering>,
-        (left, places): (&[Planned], &[GroupPosition]),
-    ) -> Option<Duration> {
-        let times = pace.left(&self.cells, left)?;
-        // What is due before the first of them has been done.
-        let all = places.iter().copied().zip(times.iter().copied()).skip(1);
-        let first = times.first().copied().unwrap_or_default();
-        let aside = metering.map_or(Duration::ZERO, |metering| metering.left(first, all));
-        Some(times.iter().sum::<Duration>() + aside)
-    }
-
-    fn context<'c>(&'c mut self, progress: &'c mut dyn Progress) -> RunContext<'c> {
-        let far = self.access.side().map(|side| side as &dyn FarHost);
-        RunContext { store: &mut self.store, progress, stop: self.runner.stop, far }
+    fn context<'c>(&'c mut self, progress: &'c mut dyn Progress) -> MeteringContext<'c> {
+        let far = self.drives.access.side().map(|side| side as &dyn FarHost);
+        MeteringContext { store: &mut self.store, progress, stop: self.runner.stop, far }
     }
 
     /// Keeps the new changes of settings as events.
     fn note_changes(&mut self) -> Result<(), RunError> {
-        let of_here = self.here.as_mut().map(Access::new_changes).unwrap_or_default();
-        for change in self.access.new_changes().into_iter().chain(of_here) {
+        let of_here = self.drives.here.as_mut().map(Access::new_changes).unwrap_or_default();
+        for change in self.drives.access.new_changes().into_iter().chain(of_here) {
             let detail = format!("{}: {} -> {}", change.file, change.old, change.new);
             self.store.add_event(unix_ns(), "set", &detail)?;
         }
@@ -205,10 +174,10 @@ impl Trials<'_> {
 
     fn begin_metering(
         &mut self,
-        missing: &[Planned],
+        schedule: &Schedule,
         progress: &mut dyn Progress,
     ) -> Result<Option<Metering>, RunError> {
-        let mut metering = self.metering.take().filter(|_| !missing.is_empty());
+        let mut metering = self.metering.take().filter(|_| !schedule.left().is_empty());
         if let Some(metering) = &mut metering {
             metering.begin(&mut self.context(progress))?;
         }
@@ -260,7 +229,7 @@ impl Trials<'_> {
                 (Outcome::Measured(Box::new(measurement)), gap_ns, load_raw_ns, unprofiled)
             }
             Err(error)
-                if self.access.side().is_some_and(FabricSide::has_no_agent)
+                if self.drives.access.side().is_some_and(FabricSide::has_no_agent)
                     && !self.runner.stop.load(Ordering::Relaxed) =>
             {
                 return Err(RunError::NoTargetHost(error, self.store.path().to_owned()));
@@ -282,8 +251,8 @@ impl Trials<'_> {
             outcome,
         };
         self.note_changes()?;
-        self.access.disconnect()?;
-        if let Some(here) = &mut self.here {
+        self.drives.access.disconnect()?;
+        if let Some(here) = &mut self.drives.here {
             here.settings.restore()?;
         }
         Ok((trial, load_ns, unprofiled))
@@ -312,7 +281,7 @@ impl Trials<'_> {
 
     /// What was done. If the run cannot go on, its meters are ended, so that the trials before have their
     /// joules.
-    fn or_end<T>(
+    fn end_meters_on_error<T>(
         &mut self,
         done: Result<T, RunError>,
         metering: &mut Option<Metering>,
@@ -337,7 +306,7 @@ impl Trials<'_> {
     ) -> (Result<Measured, TrialError>, u64) {
         let (cell, runner, began) = (&self.cells[planned.cell], &self.runner, Instant::now());
         let far = cell.fabric.as_ref().filter(|fabric| fabric.transport.is_on_target());
-        if let (Some(_), Some(side)) = (far, self.access.side_mut()) {
+        if let (Some(_), Some(side)) = (far, self.drives.access.side_mut()) {
             let Planned { position, replicate, .. } = planned;
             let (cell, seed) = (cell.clone(), runner.seed);
             let measure = Measure { cell, seed, position, replicate, steadystate: runner.steadystate };
@@ -351,14 +320,14 @@ impl Trials<'_> {
             let done = again.and_then(|()| side.measure_there(measure, runner.stop));
             return (done.map(here), 0);
         }
-        let (access, connected) = match (&cell.fabric, &mut self.here) {
-            (Some(fabric), Some(here)) if cell.is_here() => (here, self.access.stand_aside(fabric)),
+        let (access, connected) = match (&cell.fabric, &mut self.drives.here) {
+            (Some(fabric), Some(here)) if cell.is_here() => (here, self.drives.access.stand_aside(fabric)),
             (Some(fabric), _) => {
-                let connected = self.access.connect(fabric, runner.stop);
+                let connected = self.drives.access.connect(fabric, runner.stop);
                 runner.forget_ways();
-                (&mut self.access, connected)
+                (&mut self.drives.access, connected)
             }
-            (None, _) => (&mut self.access, Ok(())),
+            (None, _) => (&mut self.drives.access, Ok(())),
         };
         // Over fabrics each connection has its own interrupts.
         let control = match (&connected, &cell.fabric) {
@@ -383,7 +352,7 @@ impl Trials<'_> {
         if self.study.program.is_some() {
             return Ok(None); // nothing was asked of a program, so there is nothing to compare
         }
-        match control_run(&self.access, self.runner.stop) {
+        match control_run(&self.drives.access, self.runner.stop) {
             Ok(control) => {
                 let detail = serde_json::to_string(&control).unwrap_or_default();
                 self.store.add_event(unix_ns(), "control", &detail)?;
@@ -407,7 +376,7 @@ impl Trials<'_> {
         progress: &mut dyn Progress,
     ) -> Result<bool, RunError> {
         let (block, stop) = (planned.replicate, self.runner.stop);
-        let measured = self.access.side_mut().map(|side| side.baselines(block, stop)).transpose()?;
+        let measured = self.drives.access.side_mut().map(|side| side.baselines(block, stop)).transpose()?;
         if stop.load(Ordering::Relaxed) {
             return Ok(false);
         }
@@ -437,7 +406,7 @@ impl Trials<'_> {
             };
             progress
                 .note(&format!("preconditioning for {class}: writing the target until it is in their state"));
-            let target = self.access.reach_kernel()?;
+            let target = self.drives.access.reach_kernel()?;
             let stop = self.runner.stop;
             match done.bring(target, (class, smallest), stop, &mut || progress.tick()) {
                 Ok(words) => self.store.add_event(unix_ns(), "preconditioned", words)?,

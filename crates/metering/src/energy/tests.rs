@@ -20,8 +20,12 @@ fn marks_after(
     change(&mut metering);
     let stop = AtomicBool::new(false);
     for (place, next) in trials {
-        let context =
-            &mut RunContext { store: &mut store, progress: &mut Said::default(), stop: &stop, far: None };
+        let context = &mut MeteringContext {
+            store: &mut store,
+            progress: &mut Said::default(),
+            stop: &stop,
+            far: None,
+        };
         metering.before_trial(*place, *next, context).unwrap();
     }
     store.marks(metering.session.unwrap()).unwrap().into_iter().map(|mark| mark.kind).collect()
@@ -117,7 +121,7 @@ fn what_was_read_before_a_session_is_not_in_it() {
     metering.running.push((ten("t", &stop), None));
     let began_ns = monotonic_raw_ns();
     let mut said = Said::default();
-    let context = &mut RunContext { store: &mut store, progress: &mut said, stop: &stop, far: None };
+    let context = &mut MeteringContext { store: &mut store, progress: &mut said, stop: &stop, far: None };
     metering.begin(context).unwrap();
     wait_for(&metering.running[0].0, 1);
     metering.drain(context).unwrap();
@@ -133,7 +137,7 @@ fn who_follows_a_run_sees_its_power_and_the_energy_of_each_trial_once() {
     let (_folder, mut store, mut metering) = session(EVERY);
     let stop = AtomicBool::new(false);
     let mut said = Said::default();
-    let context = &mut RunContext { store: &mut store, progress: &mut said, stop: &stop, far: None };
+    let context = &mut MeteringContext { store: &mut store, progress: &mut said, stop: &stop, far: None };
     metering.running.push((ten("t", &stop), None));
     assert_eq!(metering.so_far(), Default::default(), "nobody follows");
     metering.so_far = Some(SoFar::default());
@@ -240,7 +244,7 @@ fn power_that_was_not_flat_is_warned_of_once_and_what_cannot_be_seen_is_no_warni
         let (mut said, stop) = (Said::default(), AtomicBool::new(false));
         for _ in 0..2 {
             metering
-                .tell_unsettled(&mut RunContext {
+                .tell_unsettled(&mut MeteringContext {
                     store: &mut store,
                     progress: &mut said,
                     stop: &stop,

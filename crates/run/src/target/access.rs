@@ -181,6 +181,11 @@ impl Access {
         self.spec.path()
     }
 
+    /// The device that may be overwritten.
+    pub(crate) fn overwritten(&self) -> Option<&Path> {
+        self.spec.overwritten()
+    }
+
     /// The changes of the drive's settings, and over fabrics of both hosts', since they were last handed out.
     pub(crate) fn new_changes(&mut self) -> Vec<Change> {
         let all = self.settings.changes();

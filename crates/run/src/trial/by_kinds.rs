@@ -64,7 +64,7 @@ impl TrialRunner<'_> {
         let (target, kinds) = (access.target()?, cell.kinds());
         let paced = kinds.iter().map(|kind| self.pacing(kind)).collect::<Result<Vec<_>, _>>()?;
         let opens: Vec<_> =
-            kinds.iter().map(|kind| open_engine(kind, target, (self.adaptive, seed))).collect();
+            kinds.iter().map(|kind| open_engine(kind, target, (&self.tools.adaptive, seed))).collect();
         let steadystate = self.steadystate.rule(cell.workload.ramp_time);
         let mut specs = Vec::with_capacity(kinds.len());
         for (number, ((kind, open), (pacing, _))) in kinds.iter().zip(&opens).zip(&paced).enumerate() {

@@ -79,7 +79,7 @@ impl TrialRunner<'_> {
         let (target, probe) = (access.target()?, access.probe()?);
         let is_taken = access.takes(&cell.path);
         let (can_count, open) =
-            (self.can_count(is_taken, probe), open_engine(cell, target, (self.adaptive, seed)));
+            (self.can_count(is_taken, probe), open_engine(cell, target, (&self.tools.adaptive, seed)));
         let has_pass = can_count.is_ok() && !is_taken;
         let (pacing, pacer) = self.pacing(cell)?;
         let spec = JobSpec {
