@@ -1,6 +1,7 @@
 //! The index of source files, `docs/files.md`: every file of the crates but tests, with the first sentence of
 //! its own header. Lint compares the index with the files.
 
+use crate::features;
 use crate::options::Options;
 use crate::shell;
 use crate::workspace::Workspace;
@@ -19,10 +20,11 @@ Every source file, with the first sentence of its header. Which file to change f
 [ARCHITECTURE.md](../ARCHITECTURE.md). `cargo xtask files` writes this page, and lint compares it.
 ";
 
-/// Writes the index.
+/// Writes the index, and that of features.
 pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
     options.end()?;
-    fs::write(workspace.root.join(INDEX), index(&entries(workspace)?)).context(INDEX)
+    fs::write(workspace.root.join(INDEX), index(&entries(workspace)?)).context(INDEX)?;
+    features::write(workspace)
 }
 
 /// A line for each file without a header, and one if the index is not that of the files.
@@ -35,6 +37,7 @@ pub(crate) fn findings(workspace: &Workspace) -> Result<Vec<String>> {
     if stored != index(&entries) {
         findings.push(format!("{INDEX} is old: run `cargo xtask files`"));
     }
+    findings.extend(features::findings(workspace)?);
     Ok(findings)
 }
 

@@ -9,6 +9,7 @@ mod chroot;
 mod crates;
 mod cross;
 mod dist;
+mod features;
 mod ffi;
 mod files;
 mod functions;
@@ -53,7 +54,7 @@ usage: cargo xtask TASK
   fuzz [--seconds N] [TARGET...]         these fuzz targets, or all, for N seconds each (60)
   kernel-functions TREE...               the table of kernel functions and their source folders, from kernel \
                      sources
-  files                                  docs/files.md, the index of source files
+  files                                  docs/files.md and docs/features.md, the indexes
   book [--check]                         the book in target/book, by mdBook; open every page in a browser, \
                      follow every link
   cross [--release]                      iopj for 64-bit Arm, beside this machine's own

@@ -1,6 +1,6 @@
 //! Paths named in the documents and in the comments of the code: every file or folder of the repository must
-//! exist, wherever the text names it (in backquotes, plain, as a link, in a code block); a function named
-//! after its file (`ring.rs:map`) must be in that file.
+//! exist, wherever the text names it (in backquotes, plain, as a link, in a code block); what is named after
+//! its file (`units.rs:parse_bytes`) must be defined there.
 
 use crate::shell;
 use crate::workspace::Workspace;
@@ -64,13 +64,27 @@ impl Repository<'_> {
                 || file.ends_with(&format!("/{path}"))
                 || file.starts_with(&format!("{path}/"))
         };
-        let mut found = self.files.iter().filter(is_it).peekable();
-        let is_named = |text: String| of_it.is_empty() || text.contains(of_it);
-        match of_it.is_empty() {
-            true => found.peek().is_some(),
-            false => found.any(|file| (self.read)(file).is_some_and(is_named)),
+        let mut found = self.files.iter().filter(is_it);
+        if of_it.is_empty() {
+            return found.next().is_some();
         }
+        let defines_it = |text: String| of_it.split("::").all(|name| defines(&text, name));
+        found.any(|file| (self.read)(file).is_some_and(defines_it))
     }
+}
+
+/// True if a Rust file defines this name: as an item, or as a variant or a field at the beginning of a line.
+fn defines(text: &str, name: &str) -> bool {
+    const ITEMS: [&str; 10] =
+        ["fn", "struct", "enum", "const", "static", "trait", "type", "mod", "macro_rules!", "union"];
+    let is_name = |word: &str| word.split(|c: char| !(c.is_alphanumeric() || c == '_')).next() == Some(name);
+    text.lines().map(str::trim_start).filter(|line| !line.starts_with("//")).any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_item = words.windows(2).any(|two| ITEMS.contains(&two[0]) && is_name(two[1]));
+        let rest = line.trim_start_matches("pub(crate) ").trim_start_matches("pub ").strip_prefix(name);
+        let ends = |rest: &str| rest.is_empty() || rest.starts_with([',', '(', '{', ':']) || rest == " {";
+        is_item || rest.is_some_and(|rest| ends(rest) && !rest.starts_with("::"))
+    })
 }
 
 /// The names in a line that can be paths of the repository: those below its folders, Rust files and
@@ -95,7 +109,10 @@ mod tests {
 
     fn missing(document: &str, text: &str) -> Vec<String> {
         let files = vec!["README.md", "crates/core/src/lib.rs", "crates/path/src/units.rs", "docs/lab.md"];
-        let read = |file: &str| file.ends_with("units.rs").then(|| "fn parse()".to_owned());
+        let read = |file: &str| {
+            file.ends_with("units.rs")
+                .then(|| "pub(crate) fn parse() {}\nenum Unit {\n    Byte,\n}\n// fn gone()".to_owned())
+        };
         Repository { files, read: &read }.missing(document, text, |_| true)
     }
 
@@ -113,7 +130,7 @@ mod tests {
         for there in [
             "plain crates/path/src/units.rs.",
             "a link [x](lab.md#kernels), [y](../docs/lab.md)",
-            "core/src/units.rs and units.rs:parse, src/",
+            "path/src/units.rs and units.rs:parse, units.rs:Unit::Byte, src/",
             "https://example.org/gone.md",
         ] {
             assert_eq!(gone(there), 0, "{there}");
@@ -124,6 +141,8 @@ mod tests {
             "    cat crates/core/gone.toml",
             "core/units.rs",
             "`units.rs:gone`",
+            "`units.rs:pars`",
+            "`units.rs:Unit::Bit`",
         ] {
             assert_eq!(gone(text), 1, "{text}");
         }

@@ -12,12 +12,16 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 /// Files that stand beside the pages, not among them.
 const BESIDE: [&str; 2] = ["docs/book.toml", "docs/book.css"];
 
+/// Indexes for those who change the code; they are no part of the readers' book.
+const OUTSIDE: [&str; 2] = ["docs/features.md", "docs/files.md"];
+
 /// Writes the folder that mdBook reads; `made` holds the pages that are there already, by the name of their
 /// place in the summary.
 pub(super) fn write(workspace: &Workspace, source: &Path, made: &[(&str, Vec<Page>)]) -> Result<()> {
     let listed =
         shell::output(&mut workspace.program("git", "ls-files --cached --others --exclude-standard docs"))?;
-    let files: Vec<&str> = listed.lines().chain(ABOVE).collect();
+    let in_book = listed.lines().filter(|file| !OUTSIDE.contains(file));
+    let files: Vec<&str> = in_book.chain(ABOVE).collect();
     let pages: Vec<String> = files.iter().filter_map(|file| page_of(file)).collect();
     let is_page = |page: &str| page != "SUMMARY.md" && pages.iter().any(|one| one == page);
     let summary = summary(&read(workspace, SUMMARY)?, &is_page, made)?;
