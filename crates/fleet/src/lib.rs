@@ -31,3 +31,5 @@ pub mod gather;
 pub mod report;
 #[cfg(feature = "parquet")]
 pub mod table;
+#[cfg(feature = "testing")]
+pub mod testing;

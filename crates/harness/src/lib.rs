@@ -1,6 +1,8 @@
 //! What iopj promises of inputs that others made: a function for each kind of them, which panics where the
 //! promise is broken. libFuzzer calls them (`fuzz/`), and so does the test of this crate, for seconds.
+//! [`browser`] shows pages to a real one, for the tests of others.
 
+pub mod browser;
 mod campaign;
 mod frames;
 mod journal;

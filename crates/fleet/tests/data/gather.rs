@@ -1,9 +1,10 @@
 //! What is gathered is what the stores hold, whichever way it came in.
 
-use crate::fleet::{Fleet, Host};
 use crate::rows::{folder, gathered, hold, listed, stores};
 use iopj_fleet::gather::escape;
 use iopj_fleet::table::Table;
+use iopj_fleet::testing::fleet::Fleet;
+use iopj_fleet::testing::host::Host;
 use iopj_record::{Outcome, Trial};
 use iopj_store::Store;
 use proptest::prelude::*;
@@ -169,8 +170,8 @@ fn refuted_and_failed_trials_are_there_and_do_not_compete() {
     // Host 16 has the first drive and the first kernel; host 3 and 13 have a trial that fails.
     let refuted = fleet.host(16);
     assert_eq!((refuted.kernel, refuted.number % 4), (0, 0));
-    write(&fleet, made.path(), 16 * crate::fleet::MONTHS);
-    let store = Store::open(&fleet.path(made.path(), 16 * crate::fleet::MONTHS)).unwrap();
+    write(&fleet, made.path(), 16 * iopj_fleet::testing::fleet::MONTHS);
+    let store = Store::open(&fleet.path(made.path(), 16 * iopj_fleet::testing::fleet::MONTHS)).unwrap();
     let polls = store.all_trials().unwrap();
     let polls = polls.iter().filter(|trial| {
         matches!(&trial.outcome, Outcome::Measured(one)
@@ -187,8 +188,8 @@ fn refuted_and_failed_trials_are_there_and_do_not_compete() {
     assert!(found.into_iter().all(|at| !competes.value(at)));
     assert_eq!(competes.true_count(), batch.num_rows() - 4);
 
-    write(&fleet, made.path(), 3 * crate::fleet::MONTHS);
-    let failing = Store::open(&fleet.path(made.path(), 3 * crate::fleet::MONTHS)).unwrap();
+    write(&fleet, made.path(), 3 * iopj_fleet::testing::fleet::MONTHS);
+    let failing = Store::open(&fleet.path(made.path(), 3 * iopj_fleet::testing::fleet::MONTHS)).unwrap();
     let batch = &iopj_fleet::table::batches(&failing, Table::Trials).unwrap()[0];
     let errors = batch.column_by_name("error").unwrap().as_string::<i32>();
     let failed: Vec<usize> = (0..batch.num_rows()).filter(|at| errors.is_valid(*at)).collect();

@@ -1,8 +1,8 @@
 //! A gather that is killed at any point leaves a whole data set.
 
-use crate::fleet::Fleet;
 use crate::rows::{folder, gathered, hold, listed, stores};
 use iopj_fleet::gather::gather;
+use iopj_fleet::testing::fleet::Fleet;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,9 +1,9 @@
 //! The report of a fleet whose truth is known.
 
-use crate::fleet::{DRIFT_PER_MONTH, DRIVES, Fleet, KERNELS, MONTHS, OUTLIER, PATHS};
 use crate::rows::{folder, gathered};
 use iopj_analysis::stats::LEVEL;
 use iopj_fleet::report::{FleetReport, KindReport, model, page, report, text};
+use iopj_fleet::testing::fleet::{DRIFT_PER_MONTH, DRIVES, Fleet, KERNELS, MONTHS, OUTLIER, PATHS};
 
 /// 24 hosts of one machine, so six of each drive and kernel.
 fn of_fleet() -> FleetReport {

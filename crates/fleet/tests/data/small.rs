@@ -1,8 +1,8 @@
 //! Few hosts of one kind, whose trials a test changes before they are stored.
 
-use crate::fleet::{Fleet, MONTHS};
 use crate::rows::{folder, gathered};
 use iopj_fleet::report::{FleetReport, KindReport, report};
+use iopj_fleet::testing::fleet::{Fleet, MONTHS};
 use iopj_record::{Measurement, Outcome, Trial};
 use iopj_store::Store;
 use std::path::Path;

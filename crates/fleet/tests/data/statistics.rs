@@ -1,9 +1,9 @@
 //! The report's statistics agree with what SciPy 1.17.1 prints for the figures below.
 
-use crate::fleet::MONTHS;
 use crate::rows::folder;
 use crate::small::{only, report_of, with, write};
 use iopj_fleet::report::{Advice, KindReport, WorkloadReport};
+use iopj_fleet::testing::fleet::MONTHS;
 use iopj_record::Trial;
 
 const PATHS: [&str; 3] =

@@ -1,9 +1,9 @@
 //! Stores that cannot be read are named, and all others are gathered.
 
-use crate::fleet::Fleet;
 use crate::rows::{folder, gathered, hold, listed, rows};
 use iopj_fleet::gather::{GatherError, gather};
 use iopj_fleet::table::Table;
+use iopj_fleet::testing::fleet::Fleet;
 use iopj_store::Store;
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,9 +1,9 @@
 //! The book in headless Chromium, as `cargo xtask book --check` made it: each page at two widths, each link
 //! of each page, and the search.
 
-use crate::devtools::{Browser, chromium};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use iopj_harness::browser::devtools::{Browser, chromium};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

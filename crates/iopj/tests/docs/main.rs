@@ -4,8 +4,6 @@ mod blocks;
 mod book;
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../../../report/tests/browser/devtools.rs"]
-mod devtools;
 mod known;
 mod sandbox;
 #[path = "../../src"]

@@ -1,7 +1,7 @@
 //! `iopj fleet gather` and `iopj fleet report`: what they print, what they write, and how they end.
 
 use crate::common::{TestFolder, folder, install, is_root, run, says};
-use crate::fleet::Fleet;
+use iopj_fleet::testing::fleet::Fleet;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,9 +13,9 @@ use std::process::Command;
 fn made(folder: TestFolder) -> TestFolder {
     let fleet = Fleet { stores: 40, seed: 3, machines: 1, replicates: 1, is_uneven: false };
     for host in 0..8 {
-        let path = fleet.path(&folder.join("stores"), host * crate::fleet::MONTHS);
+        let path = fleet.path(&folder.join("stores"), host * iopj_fleet::testing::fleet::MONTHS);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fleet.write_store(&path, host * crate::fleet::MONTHS).unwrap();
+        fleet.write_store(&path, host * iopj_fleet::testing::fleet::MONTHS).unwrap();
     }
     folder
 }

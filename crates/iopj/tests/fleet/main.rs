@@ -8,21 +8,11 @@ mod containers;
 #[cfg(feature = "parquet")]
 mod data;
 mod drives;
-#[cfg(feature = "parquet")]
-#[path = "../../../fleet/examples/generate/fleet.rs"]
-#[allow(dead_code, reason = "the generator uses the rest")]
-mod fleet;
 mod kubectl;
 mod manifests;
-#[cfg(feature = "parquet")]
-#[path = "../../../fleet/examples/generate/measure.rs"]
-mod measure;
 mod scripts;
 mod slurm;
 mod slurm_cluster;
 mod ssh;
 mod ssh_hosts;
 mod tasks;
-#[cfg(feature = "parquet")]
-#[path = "../../../fleet/examples/generate/uneven.rs"]
-mod uneven;

@@ -9,16 +9,12 @@ mod bypass;
 mod common;
 mod completions;
 mod depth;
-#[path = "../../../report/tests/browser/devtools.rs"]
-mod devtools;
 mod every_path;
 mod failures;
 mod faults;
 mod page;
 mod pair;
 mod pair_faults;
-#[path = "../../../report/tests/browser/reader.rs"]
-mod reader;
 #[path = "../page/records.rs"]
 mod records;
 mod refusals;

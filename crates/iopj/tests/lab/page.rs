@@ -1,8 +1,8 @@
 //! The report of a lab's store in headless Chromium: a figure for each count, a banner, and no time.
 
-use crate::devtools::{Browser, chromium};
-use crate::reader::{self, figure};
 use crate::records::{Records, verdicts_are_drawn};
+use iopj_harness::browser::devtools::{Browser, chromium};
+use iopj_harness::browser::reader::figure;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -27,17 +27,20 @@ pub(crate) fn shows_counts_and_no_time(folder: &Path, store: &str) {
     let output = report.current_dir(folder).args(["report", store, "--html", "lab.html"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let page = folder.join("lab.html");
-    reader::is_valid(&page);
+    iopj_harness::browser::reader::is_valid(&page);
     let mut browser = Browser::start(program);
-    let seen = reader::looks(&mut browser, &page);
+    let seen = iopj_harness::browser::reader::looks(&mut browser, &page);
     says_no_time(&mut browser);
     verdicts_are_drawn(figure(&seen, "verdicts-by-path"), &Records::of(folder, store));
     for name in FIGURES {
         figure(&seen, &format!("{name}-randread-4k-iodepth-1-numjobs-1"));
     }
     assert_eq!(seen["figures"].as_array().unwrap().len(), 1 + FIGURES.len());
-    reader::walks(&mut browser, &page);
-    assert_eq!(reader::downloads(&mut browser, &page), 2 * seen["figures"].as_array().unwrap().len());
+    iopj_harness::browser::reader::walks(&mut browser, &page);
+    assert_eq!(
+        iopj_harness::browser::reader::downloads(&mut browser, &page),
+        2 * seen["figures"].as_array().unwrap().len()
+    );
 }
 
 /// The banner is seen without scrolling; outside the papers' claims, the provenance and the list of what is

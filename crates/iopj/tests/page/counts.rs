@@ -1,7 +1,7 @@
 //! The page of an emulated store must show counts exactly.
 
-use crate::reader::figure;
 use crate::records::{Cells, Records, half, is_near, mean, rows, tips, verdicts_are_drawn, with_interval};
+use iopj_harness::browser::reader::figure;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,20 +4,16 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod counts;
-#[path = "../../../report/tests/browser/devtools.rs"]
-mod devtools;
-#[path = "../../../report/tests/browser/reader.rs"]
-mod reader;
 mod records;
 
 use common::{alone, folder, have, output, written};
-use devtools::{Browser, chromium, fonts};
 use iopj_core::VerdictKind;
+use iopj_harness::browser::devtools::{Browser, chromium, fonts};
+use iopj_harness::browser::reader::figure;
 use iopj_record::testing::counted as costs;
 use iopj_record::testing::pages::{judge, study, trials, workloads};
 use iopj_record::{Outcome, StudyRecord, Trial, histogram};
 use iopj_store::Store;
-use reader::figure;
 use records::{Cells, Records, half, is_near, mean, rows, tips, verdicts_are_drawn, with_interval};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -83,18 +79,18 @@ fn a_store_is_drawn_as_it_was_measured() {
     let folder = &*folder();
     stored(folder, "quick.iopj", &study("quick"), &quick());
     let page = page(folder, "quick.iopj");
-    reader::is_valid(&page);
+    iopj_harness::browser::reader::is_valid(&page);
     let records = Records::of(folder, "quick.iopj");
     for fonts in fonts() {
         let mut browser = Browser::with(fonts, program);
-        let seen = reader::looks(&mut browser, &page);
+        let seen = iopj_harness::browser::reader::looks(&mut browser, &page);
         is_what_was_measured(&seen, &records);
         assert_eq!(
             browser.value("document.querySelector('.banner')"),
             Value::Null,
             "it was measured on a real machine"
         );
-        reader::scrolls(&mut browser, &page, "#time .plot");
+        iopj_harness::browser::reader::scrolls(&mut browser, &page, "#time .plot");
     }
 }
 
@@ -107,10 +103,13 @@ fn counts_of_an_emulated_store_are_drawn_as_they_were_counted() {
         costs::three(&workload).into_iter().filter(|trial| trial.replicate < 3).collect();
     stored(folder, "lab.iopj", &costs::study(true), &trials);
     let page = page(folder, "lab.iopj");
-    reader::is_valid(&page);
+    iopj_harness::browser::reader::is_valid(&page);
     let records = Records::of(folder, "lab.iopj");
     for fonts in fonts() {
-        counts::are_what_was_counted(&reader::looks(&mut Browser::with(fonts, program), &page), &records);
+        counts::are_what_was_counted(
+            &iopj_harness::browser::reader::looks(&mut Browser::with(fonts, program), &page),
+            &records,
+        );
     }
 }
 
@@ -124,12 +123,15 @@ fn a_real_run_has_its_page() {
         iopj(folder, &line.split(' ').collect::<Vec<_>>());
     }
     let page = page(folder, "quick.iopj");
-    reader::is_valid(&page);
+    iopj_harness::browser::reader::is_valid(&page);
     let mut browser = Browser::start(program);
-    let seen = reader::looks(&mut browser, &page);
+    let seen = iopj_harness::browser::reader::looks(&mut browser, &page);
     verdicts_are_drawn(figure(&seen, "verdicts-by-path"), &Records::of(folder, "quick.iopj"));
-    reader::walks(&mut browser, &page);
-    assert_eq!(reader::downloads(&mut browser, &page), 2 * seen["figures"].as_array().unwrap().len());
+    iopj_harness::browser::reader::walks(&mut browser, &page);
+    assert_eq!(
+        iopj_harness::browser::reader::downloads(&mut browser, &page),
+        2 * seen["figures"].as_array().unwrap().len()
+    );
 }
 
 /// The figures of one reading workload over two depths.
@@ -298,10 +300,10 @@ fn foreign_names_are_text_from_end_to_end() {
 /// The page is sound, and these parts of it show the name.
 #[track_caller]
 fn shows_as_text(program: &str, page: &Path, parts: &[&str]) {
-    reader::is_valid(page);
+    iopj_harness::browser::reader::is_valid(page);
     for fonts in fonts() {
         let mut browser = Browser::with(fonts, program);
-        reader::looks(&mut browser, page);
+        iopj_harness::browser::reader::looks(&mut browser, page);
         for part in parts {
             let text = browser.text(&format!("document.querySelector('{part}').textContent"));
             assert!(text.contains(EVIL), "{part}: {text}");

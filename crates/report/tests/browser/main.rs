@@ -1,14 +1,11 @@
 //! Pages of constructed trials in headless Chromium: every figure drawn with all its marks, nothing on the
 //! console, everything reachable by keys, and a sentence where something is missing.
 
-mod devtools;
-mod reader;
-
-use devtools::{Browser, chromium, fonts};
 use iopj_analysis::Admission;
 use iopj_analysis::power::{PowerTrace, windows};
 use iopj_core::evidence::SteadyState;
 use iopj_core::{EnergyOutcome, Joules, PowerReading, Scope, TrialEnergy, VerdictKind};
+use iopj_harness::browser::devtools::{Browser, chromium, fonts};
 use iopj_record::testing::pages::{judge, measurement, study, trials, workloads};
 use iopj_record::testing::watched::watch;
 use iopj_record::{Outcome, StudyRecord, Trial};
@@ -28,7 +25,11 @@ const PATHS: [&str; 4] = [
 /// Looks at a page in a set of fonts, dark only in the first: colours are the same in all.
 #[track_caller]
 fn looks_in(fonts: usize, browser: &mut Browser, page: &Path) -> Value {
-    if fonts == 0 { reader::looks(browser, page) } else { reader::looks_in_light(browser, page) }
+    if fonts == 0 {
+        iopj_harness::browser::reader::looks(browser, page)
+    } else {
+        iopj_harness::browser::reader::looks_in_light(browser, page)
+    }
 }
 
 /// A page in a temporary folder of its own.
@@ -111,8 +112,8 @@ fn texts_that_touch_and_numbers_that_are_none_would_be_seen() {
     let (_folder, page) =
         written(&figure(&format!("{}{}{}", text(10, "one"), text(20, "two"), text(430, "cut"))));
     browser.open(&page, (1400, 1000), false);
-    let seen = browser.value(include_str!("probe.js"));
-    let figure = reader::figure(&seen, "f");
+    let seen = browser.value(iopj_harness::browser::PROBE);
+    let figure = iopj_harness::browser::reader::figure(&seen, "f");
     assert_eq!(
         (&figure["overlaps"], &figure["cut"]),
         (&serde_json::json!(["one | two"]), &serde_json::json!(["cut"]))
@@ -121,7 +122,7 @@ fn texts_that_touch_and_numbers_that_are_none_would_be_seen() {
     let (_folder, page) = written("<!DOCTYPE html><title>x</title><p>a mean of NaN</p>");
     browser.open(&page, (400, 800), false);
     let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        reader::says_no_such_number(&mut browser, "")
+        iopj_harness::browser::reader::says_no_such_number(&mut browser, "")
     }));
     assert!(said.is_err());
 }
@@ -152,7 +153,7 @@ fn every_figure_is_drawn_and_foreign_names_are_text() {
     let Some(program) = chromium() else { return };
     let (study, trials) = (study(EVIL), sample());
     let (_folder, page) = written(&html::page(&study, &trials, &[], Admission::default()));
-    reader::is_valid(&page);
+    iopj_harness::browser::reader::is_valid(&page);
     for (index, fonts) in fonts().enumerate() {
         let mut browser = Browser::with(fonts, program);
         let seen = looks_in(index, &mut browser, &page);
@@ -166,7 +167,7 @@ fn every_figure_is_drawn_and_foreign_names_are_text() {
             "[...document.querySelectorAll('.key code')].every((one) => one.textContent.includes({EVIL:?}))"
         );
         assert!(browser.value(&named) == true);
-        reader::scrolls(&mut browser, &page, "figure.wide .plot");
+        iopj_harness::browser::reader::scrolls(&mut browser, &page, "figure.wide .plot");
         let hidden = "[...document.querySelectorAll('#summary td')].filter((one) => \
                       one.getBoundingClientRect().right > innerWidth).length";
         assert_eq!(browser.value(hidden), 0, "a narrow window shows every column of the summary");
@@ -183,8 +184,8 @@ fn all_of_the_page_is_reached_by_keys_and_downloaded() {
     trials[0].settings.clear();
     let (_folder, page) = written(&html::page(&study(EVIL), &trials, &[], Admission::default()));
     let mut browser = Browser::start(program);
-    reader::walks(&mut browser, &page);
-    let files = reader::downloads(&mut browser, &page);
+    iopj_harness::browser::reader::walks(&mut browser, &page);
+    let files = iopj_harness::browser::reader::downloads(&mut browser, &page);
     assert_eq!(files, 2 * html::figures(&study(EVIL), &trials, &[], Admission::default()).svg().len());
 }
 
@@ -234,14 +235,14 @@ fn energy_power_and_a_watched_program_are_drawn_over_time() {
             > html::figures(&study, &sample(), &[], Admission::default()).svg().len() + 3
     );
     let (_folder, page) = written(&html::page(&study, &trials, &power, Admission::default()));
-    reader::is_valid(&page);
+    iopj_harness::browser::reader::is_valid(&page);
     let watched = watch(EVIL, 40);
     let (_second, over_time) = written(&html::watch_page(&watched));
-    reader::is_valid(&over_time);
+    iopj_harness::browser::reader::is_valid(&over_time);
     for (index, fonts) in fonts().enumerate() {
         let mut browser = Browser::with(fonts, program);
         holds_all_figures(&looks_in(index, &mut browser, &page), &study, &trials, &power);
-        let seen = reader::looks_in_light(&mut browser, &over_time);
+        let seen = iopj_harness::browser::reader::looks_in_light(&mut browser, &over_time);
         holds(&seen, &html::watch_figures(&watched));
         assert_eq!(seen["figures"].as_array().map(Vec::len), Some(8));
         assert_eq!(browser.text("document.querySelector('h1').textContent"), EVIL);
@@ -291,7 +292,7 @@ fn what_is_missing_is_said() {
         written(&html::page(study, trials, &[], Admission::default()))
     };
     let pages: Vec<_> = cases.iter().map(|(_, study, trials, _)| page(study, trials)).collect();
-    pages.iter().for_each(|(_, page)| reader::is_valid(page));
+    pages.iter().for_each(|(_, page)| iopj_harness::browser::reader::is_valid(page));
     for (index, fonts) in fonts().enumerate() {
         let mut browser = Browser::with(fonts, program);
         for ((what, study, trials, sentences), (_, page)) in cases.iter().zip(&pages) {

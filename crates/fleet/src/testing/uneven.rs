@@ -1,16 +1,16 @@
 //! In what stores of a real fleet differ: how many trials they have, of which paths, with which settings, by
 //! which generator, and whether a meter watched.
 
-use crate::fleet::Host;
+use crate::testing::host::Host;
 use iopj_record::{Generator, Outcome, Trial};
 
 /// What is special about a store.
 #[derive(Default)]
-pub(crate) struct Uneven {
+pub struct Uneven {
     /// It has so many trials more of everything.
-    pub(crate) more_replicates: u32,
+    pub more_replicates: u32,
     /// Its host does not say its name.
-    pub(crate) is_nameless: bool,
+    pub is_nameless: bool,
     lacks_sqpoll: bool,
     lacks_meter: bool,
     /// One path in it is slower than elsewhere, and takes more.
@@ -21,7 +21,7 @@ pub(crate) struct Uneven {
 
 impl Uneven {
     /// Of a host and month: nothing in an even fleet.
-    pub(crate) fn of(host: Host, month: usize, is_uneven: bool) -> Uneven {
+    pub fn of(host: Host, month: usize, is_uneven: bool) -> Uneven {
         let number = host.number;
         if !is_uneven {
             return Uneven::default();
@@ -38,7 +38,7 @@ impl Uneven {
     }
 
     /// The trial as this store has it, if it has it.
-    pub(crate) fn changed(&self, mut trial: Trial) -> Option<Trial> {
+    pub fn changed(&self, mut trial: Trial) -> Option<Trial> {
         let path = trial.path.to_string();
         if self.lacks_sqpoll && path == "io_uring/sqpoll/poll" {
             return None;

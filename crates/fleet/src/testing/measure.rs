@@ -18,18 +18,24 @@ const WINDOW_NS: u64 = 10_000_000_000;
 /// Slices of it.
 const SLICES: u64 = 20;
 /// The logarithm of a latency has this standard deviation over a trial's I/Os.
-pub(crate) const SIGMA: f64 = 0.25;
+pub const SIGMA: f64 = 0.25;
 /// Latencies that stand for all of a trial.
 const POINTS: usize = 300;
 
 /// What a trial is to show.
-pub(crate) struct Figures {
-    pub(crate) mean_ns: f64,
-    pub(crate) depth: f64,
-    pub(crate) cpu_ns: f64,
-    pub(crate) watts: Option<f64>,
-    pub(crate) verdict: VerdictKind,
-    pub(crate) position: u64,
+pub struct Figures {
+    /// Mean latency.
+    pub mean_ns: f64,
+    /// I/Os in flight.
+    pub depth: f64,
+    /// CPU time of an I/O.
+    pub cpu_ns: f64,
+    /// Power, where there is a meter.
+    pub watts: Option<f64>,
+    /// The verdict.
+    pub verdict: VerdictKind,
+    /// The trial's place in the study.
+    pub position: u64,
 }
 
 /// Quantiles of the standard normal distribution, as far apart in probability.
@@ -49,7 +55,7 @@ static QUANTILES: LazyLock<Vec<f64>> = LazyLock::new(|| {
 });
 
 /// The measurement of a trial.
-pub(crate) fn measurement(workload: &Workload, figures: &Figures) -> Measurement {
+pub fn measurement(workload: &Workload, figures: &Figures) -> Measurement {
     let ios = (WINDOW_NS as f64 * figures.depth / figures.mean_ns) as u64;
     let reads = if workload.rw.is_mixed() { ios * u64::from(workload.rwmixread) / 100 } else { ios };
     let mixed = |ios, factor| workload.rw.is_mixed().then(|| latency(figures.mean_ns * factor, ios));

@@ -2,7 +2,6 @@
 //! folder, and everything logged.
 //!
 //! Needs `chromium`, and for some tests fonts: without them it fails if CI=true, and is skipped elsewhere.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use serde_json::{Value, json};
 use std::fs;
@@ -12,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 /// The name of the browser's program, if installed.
-pub(crate) fn chromium() -> Option<&'static str> {
+pub fn chromium() -> Option<&'static str> {
     let found = ["chromium", "chromium-browser", "google-chrome"]
         .into_iter()
         .find(|name| Command::new(name).arg("--version").output().is_ok());
@@ -24,9 +23,9 @@ pub(crate) fn chromium() -> Option<&'static str> {
 }
 
 /// The only fonts of a reader.
-pub(crate) struct Fonts {
+pub struct Fonts {
     /// The prefix of their names.
-    pub(crate) family: &'static str,
+    pub family: &'static str,
     package: &'static str,
     folder: &'static str,
     /// A file that is always there.
@@ -65,7 +64,7 @@ const FONTS: [Fonts; 3] = [
 
 /// The installed sets of fonts; CI must have all.
 #[track_caller]
-pub(crate) fn fonts() -> impl Iterator<Item = &'static Fonts> {
+pub fn fonts() -> impl Iterator<Item = &'static Fonts> {
     let is_here = |fonts: &&Fonts| {
         let is_here = Path::new(fonts.folder).join(fonts.file).is_file();
         if !is_here {
@@ -127,7 +126,7 @@ impl Drop for Folder {
 }
 
 /// A browser with one tab.
-pub(crate) struct Browser {
+pub struct Browser {
     process: Child,
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
@@ -142,12 +141,12 @@ pub(crate) struct Browser {
 impl Browser {
     /// Starts `program` with the machine's fonts, a profile of its own and an empty tab. It ends after
     /// fifteen minutes.
-    pub(crate) fn start(program: &str) -> Browser {
+    pub fn start(program: &str) -> Browser {
         Browser::launch(program, None)
     }
 
     /// The same with these fonts only.
-    pub(crate) fn with(fonts: &Fonts, program: &str) -> Browser {
+    pub fn with(fonts: &Fonts, program: &str) -> Browser {
         Browser::launch(program, Some(fonts))
     }
 
@@ -190,7 +189,7 @@ impl Browser {
     }
 
     /// Loads a file in a window of this size that prefers light or dark.
-    pub(crate) fn open(&mut self, page: &Path, (width, height): (u32, u32), dark: bool) {
+    pub fn open(&mut self, page: &Path, (width, height): (u32, u32), dark: bool) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", size);
         let scheme = json!({ "name": "prefers-color-scheme", "value": if dark { "dark" } else { "light" } });
@@ -203,7 +202,7 @@ impl Browser {
     }
 
     /// Everything on the console since the last call: errors, exceptions, and what a policy blocked.
-    pub(crate) fn logged(&mut self) -> Vec<String> {
+    pub fn logged(&mut self) -> Vec<String> {
         // An answer comes after everything logged before.
         self.value("0");
         std::mem::take(&mut self.logged)
@@ -211,7 +210,7 @@ impl Browser {
 
     /// The value of an expression within the page.
     #[track_caller]
-    pub(crate) fn value(&mut self, expression: &str) -> Value {
+    pub fn value(&mut self, expression: &str) -> Value {
         let answer = self.call(
             "Runtime.evaluate",
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true }),
@@ -222,7 +221,7 @@ impl Browser {
 
     /// The families of the fonts in which the text of an element is drawn.
     #[track_caller]
-    pub(crate) fn families(&mut self, selector: &str) -> Vec<String> {
+    pub fn families(&mut self, selector: &str) -> Vec<String> {
         let root = self.call("DOM.getDocument", json!({}));
         let query = json!({ "nodeId": root["root"]["nodeId"], "selector": selector });
         let node = self.call("DOM.querySelector", query);
@@ -233,7 +232,7 @@ impl Browser {
 
     /// A value that is text.
     #[track_caller]
-    pub(crate) fn text(&mut self, expression: &str) -> String {
+    pub fn text(&mut self, expression: &str) -> String {
         match self.value(expression) {
             Value::String(text) => text,
             other => panic!("{expression} is {other}, no text"),
@@ -242,7 +241,7 @@ impl Browser {
 
     /// Waits until an expression is true, at most a minute.
     #[track_caller]
-    pub(crate) fn until(&mut self, expression: &str) {
+    pub fn until(&mut self, expression: &str) {
         for _ in 0..1200 {
             if self.value(expression) == true {
                 return;
@@ -253,13 +252,13 @@ impl Browser {
     }
 
     /// What the window shows, as PNG in base64.
-    pub(crate) fn picture(&mut self) -> String {
+    pub fn picture(&mut self) -> String {
         let picture = self.call("Page.captureScreenshot", json!({ "format": "png" }));
         picture["data"].as_str().expect("a picture").to_owned()
     }
 
     /// Presses and releases a key, as a reader does.
-    pub(crate) fn press(&mut self, key: &str) {
+    pub fn press(&mut self, key: &str) {
         let (code, number, text) = match key {
             "Tab" => ("Tab", 9, ""),
             "Enter" => ("Enter", 13, "\r"),
@@ -283,7 +282,7 @@ impl Browser {
     /// Presses a key until an expression is true, at most a minute: on a busy machine one press may still be
     /// in progress when the next reverses it.
     #[track_caller]
-    pub(crate) fn press_until(&mut self, key: &str, expression: &str) {
+    pub fn press_until(&mut self, key: &str, expression: &str) {
         for _ in 0..600 {
             self.press(key);
             std::thread::sleep(Duration::from_millis(100));
@@ -296,7 +295,7 @@ impl Browser {
 
     /// The text of the file that is downloaded by pressing a key.
     #[track_caller]
-    pub(crate) fn downloaded(&mut self, key: &str) -> (String, String) {
+    pub fn downloaded(&mut self, key: &str) -> (String, String) {
         let folder = self.folder.0.join("downloads");
         let how = json!({ "behavior": "allow", "downloadPath": folder, "eventsEnabled": true });
         self.call("Browser.setDownloadBehavior", how);

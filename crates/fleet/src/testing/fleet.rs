@@ -1,8 +1,9 @@
 //! A fleet whose truth is known: which path wins, which hosts are slow, which drives age, which trials are
 //! refuted. Everything follows from the seed.
 
-use crate::measure::{self, Figures};
-use crate::uneven::Uneven;
+use crate::testing::host::Host;
+use crate::testing::measure::{self, Figures};
+use crate::testing::uneven::Uneven;
 use iopj_core::workload::Rw;
 use iopj_core::{IoPath, VerdictKind, Workload};
 use iopj_record::energy::{RawValue, ReadingRow};
@@ -15,14 +16,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Months that each host is measured in, one store each.
-pub(crate) const MONTHS: usize = 5;
+pub const MONTHS: usize = 5;
 /// Days from the first of January to the first of each month.
 const DAYS: [u64; MONTHS] = [0, 31, 59, 90, 120];
 /// The first of January 2026 in s since 1970.
 const JANUARY_S: u64 = 1_767_225_600;
 
 /// Processors of the kinds of machines: model and cores.
-pub(crate) const MACHINES: [(&str, u32); 9] = [
+pub const MACHINES: [(&str, u32); 9] = [
     ("Intel(R) Xeon(R) Gold 6430", 64),
     ("Intel(R) Xeon(R) Gold 6338", 32),
     ("Intel(R) Xeon(R) Silver 4314", 16),
@@ -34,13 +35,13 @@ pub(crate) const MACHINES: [(&str, u32); 9] = [
     ("implementer 0x41, part 0xd4f", 72),
 ];
 /// Models of drives. The second gets slower.
-pub(crate) const DRIVES: [&str; 2] = ["SAMSUNG MZQL2960HCJR-00A07", "Micron 7450/MTFDKCC960TFR"];
+pub const DRIVES: [&str; 2] = ["SAMSUNG MZQL2960HCJR-00A07", "Micron 7450/MTFDKCC960TFR"];
 /// Releases of kernels. On the first some polling is refuted.
-pub(crate) const KERNELS: [&str; 2] = ["6.1.0-25-amd64", "6.12.9-amd64"];
+pub const KERNELS: [&str; 2] = ["6.1.0-25-amd64", "6.12.9-amd64"];
 
 /// Paths with what their latency, CPU time and power are multiplied by; the first workload is of depth 1.
 /// Depth 1 is won by `io_uring/sqpoll/poll`, everything deeper by `io_uring/syscall/poll`.
-pub(crate) const PATHS: [(&str, [f64; 2], f64, f64); 5] = [
+pub const PATHS: [(&str, [f64; 2], f64, f64); 5] = [
     ("libaio/syscall/interrupt", [1.30, 1.25], 1.5, 1.02),
     ("io_uring/syscall/interrupt", [1.15, 1.12], 1.2, 1.00),
     ("io_uring/syscall/interrupt+registered", [1.08, 1.06], 1.0, 0.98),
@@ -48,24 +49,24 @@ pub(crate) const PATHS: [(&str, [f64; 2], f64, f64); 5] = [
     ("io_uring/sqpoll/poll", [0.78, 0.92], 3.0, 1.25),
 ];
 /// How much slower an outlier is.
-pub(crate) const OUTLIER: f64 = 1.6;
+pub const OUTLIER: f64 = 1.6;
 /// By how much the second drive gets slower, a month, in machines whose number is divisible by 3.
-pub(crate) const DRIFT_PER_MONTH: f64 = 0.03;
+pub const DRIFT_PER_MONTH: f64 = 0.03;
 /// Spread between hosts of one kind, and between trials of one host.
 const SPREADS: [f64; 2] = [0.02, 0.01];
 
 /// A fleet.
-pub(crate) struct Fleet {
+pub struct Fleet {
     /// Stores: one a host and month.
-    pub(crate) stores: usize,
+    pub stores: usize,
     /// What everything follows from.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// Kinds of machines, at most as many as [`MACHINES`].
-    pub(crate) machines: usize,
+    pub machines: usize,
     /// Trials of each path and workload in a store.
-    pub(crate) replicates: u32,
+    pub replicates: u32,
     /// Stores differ in what they hold, as those of a real fleet do.
-    pub(crate) is_uneven: bool,
+    pub is_uneven: bool,
 }
 
 impl Default for Fleet {
@@ -74,57 +75,15 @@ impl Default for Fleet {
     }
 }
 
-/// A host and its kind, by numbers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Host {
-    pub(crate) number: usize,
-    pub(crate) machine: usize,
-    pub(crate) drive: usize,
-    pub(crate) kernel: usize,
-}
-
-impl Host {
-    /// Slow for no reason that its kind has.
-    pub(crate) fn is_outlier(self) -> bool {
-        self.number % 37 == 5
-    }
-
-    /// Its latency grows from month to month.
-    pub(crate) fn drifts(self) -> bool {
-        self.drive == 1 && self.machine.is_multiple_of(3)
-    }
-
-    /// A meter at the plug watched it.
-    pub(crate) fn has_energy(self) -> bool {
-        self.machine % 3 != 2
-    }
-
-    /// What the trials of a path are judged to be.
-    pub(crate) fn verdict(self, path: &str) -> VerdictKind {
-        let is_refuted = self.kernel == 0 && self.number.is_multiple_of(4) && path == "io_uring/syscall/poll";
-        if is_refuted { VerdictKind::Refuted } else { VerdictKind::Verified }
-    }
-
-    /// This trial of each store failed.
-    pub(crate) fn fails(self, position: u64) -> bool {
-        self.number % 10 == 3 && position == 7
-    }
-
-    /// Its name.
-    pub(crate) fn name(self) -> String {
-        format!("host-{:04}", self.number)
-    }
-}
-
 impl Fleet {
     /// The host with this number.
-    pub(crate) fn host(&self, number: usize) -> Host {
+    pub fn host(&self, number: usize) -> Host {
         let rest = number / self.machines;
         Host { number, machine: number % self.machines, drive: rest % 2, kernel: rest / 2 % 2 }
     }
 
     /// Where the store of a number is: one folder a host.
-    pub(crate) fn path(&self, folder: &Path, store: usize) -> PathBuf {
+    pub fn path(&self, folder: &Path, store: usize) -> PathBuf {
         folder.join(self.host(store / MONTHS).name()).join(format!("{}.iopj", store % MONTHS))
     }
 
@@ -132,7 +91,7 @@ impl Fleet {
     ///
     /// # Errors
     /// The operating system's or the store's.
-    pub(crate) fn write(&self, folder: &Path) -> Result<(), String> {
+    pub fn write(&self, folder: &Path) -> Result<(), String> {
         let every_second = |first: usize| {
             (first..self.stores).step_by(2).try_for_each(|store| {
                 let path = self.path(folder, store);
@@ -156,7 +115,7 @@ impl Fleet {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn write_store(&self, path: &Path, store: usize) -> Result<(), StoreError> {
+    pub fn write_store(&self, path: &Path, store: usize) -> Result<(), StoreError> {
         let (host, month) = (self.host(store / MONTHS), store % MONTHS);
         let began_s = JANUARY_S + DAYS[month] * 86_400 + 9 * 86_400 + (host.number as u64 % 86_400);
         let workloads = workloads();
@@ -234,7 +193,7 @@ impl Fleet {
 }
 
 /// The workloads; the first is of depth 1.
-pub(crate) fn workloads() -> Vec<Workload> {
+pub fn workloads() -> Vec<Workload> {
     let of = |rw, bs, iodepth| Workload { rw, bs, iodepth, rwmixread: 70, ..Workload::default() };
     vec![
         of(Rw::Randread, 4096, 1),

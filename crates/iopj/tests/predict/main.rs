@@ -1,12 +1,10 @@
 //! `iopj predict` and `iopj policy`: predictions, scores, the papers' figures, policies, what those that
 //! follow one bring, and refusals.
 
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "predict/deep_idle.rs"]
 mod deep_idle;
-#[path = "predict/simulate.rs"]
 mod simulate;
-#[path = "predict/traces.rs"]
 mod traces;
 
 use common::{folder, run, says};

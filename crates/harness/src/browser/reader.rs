@@ -1,6 +1,5 @@
 //! Checks of every page of a report: drawn completely, without errors, valid, and usable by the keyboard
 //! alone.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use super::devtools::Browser;
 use serde_json::Value;
@@ -11,7 +10,7 @@ use std::process::Command;
 const PAPERS: [&str; 2] = ["rgb(255, 255, 255)", "rgb(21, 24, 28)"];
 
 /// Windows of a desktop and of a telephone.
-pub(crate) const SIZES: [(u32, u32); 2] = [(1400, 1000), (400, 800)];
+pub const SIZES: [(u32, u32); 2] = [(1400, 1000), (400, 800)];
 
 /// The elements that can take the focus, in order, without folded ones.
 const STOPS: &str = "[...document.querySelectorAll('a[href], button, summary, \
@@ -21,13 +20,13 @@ const STOPS: &str = "[...document.querySelectorAll('a[href], button, summary, \
 /// Opens the page in both sizes, light and dark, and asserts that nothing is wrong; returns what it shows in
 /// the first.
 #[track_caller]
-pub(crate) fn looks(browser: &mut Browser, page: &Path) -> Value {
+pub fn looks(browser: &mut Browser, page: &Path) -> Value {
     looks_in(browser, page, &[false, true])
 }
 
 /// The same in light only, because colours do not change the layout.
 #[track_caller]
-pub(crate) fn looks_in_light(browser: &mut Browser, page: &Path) -> Value {
+pub fn looks_in_light(browser: &mut Browser, page: &Path) -> Value {
     looks_in(browser, page, &[false])
 }
 
@@ -37,7 +36,7 @@ fn looks_in(browser: &mut Browser, page: &Path, colours: &[bool]) -> Value {
     for size in SIZES {
         for dark in colours.iter().copied() {
             browser.open(page, size, dark);
-            let seen = browser.value(include_str!("probe.js"));
+            let seen = browser.value(super::PROBE);
             let what = format!("{} at {} {}", page.display(), size.0, if dark { "dark" } else { "light" });
             is_sound(&seen, size.0, &what);
             assert_eq!(seen["background"], PAPERS[usize::from(dark)], "{what}");
@@ -74,7 +73,7 @@ fn is_sound(seen: &Value, width: u32, what: &str) {
 
 /// No text or attribute of the page contains a number that is not one.
 #[track_caller]
-pub(crate) fn says_no_such_number(browser: &mut Browser, what: &str) {
+pub fn says_no_such_number(browser: &mut Browser, what: &str) {
     let script = "document.documentElement.outerHTML.replace(/<script>.*<\\/script>/s, \
                   '').match(/\\bnan\\b|\\binf(inity)?\\b|undefined/gi)";
     assert_eq!(browser.value(script), Value::Null, "{what}");
@@ -82,14 +81,14 @@ pub(crate) fn says_no_such_number(browser: &mut Browser, what: &str) {
 
 /// The figure of this name.
 #[track_caller]
-pub(crate) fn figure<'a>(seen: &'a Value, id: &str) -> &'a Value {
+pub fn figure<'a>(seen: &'a Value, id: &str) -> &'a Value {
     let figures = seen["figures"].as_array().expect("figures");
     figures.iter().find(|figure| figure["id"] == id).unwrap_or_else(|| panic!("no figure {id}"))
 }
 
 /// Moves through the whole page by keys and opens every table.
 #[track_caller]
-pub(crate) fn walks(browser: &mut Browser, page: &Path) {
+pub fn walks(browser: &mut Browser, page: &Path) {
     browser.open(page, SIZES[0], false);
     skips(browser);
     browser.open(page, SIZES[0], false);
@@ -116,7 +115,7 @@ pub(crate) fn walks(browser: &mut Browser, page: &Path) {
 
 /// Presses every button of every figure, and returns the number of files.
 #[track_caller]
-pub(crate) fn downloads(browser: &mut Browser, page: &Path) -> usize {
+pub fn downloads(browser: &mut Browser, page: &Path) -> usize {
     let buttons = "document.querySelectorAll('.tools button')";
     let mut files = 0;
     loop {
@@ -265,7 +264,7 @@ fn parsed(csv: &str) -> Vec<Vec<String>> {
 
 /// The arrow keys scroll a focused region that is wider than the window.
 #[track_caller]
-pub(crate) fn scrolls(browser: &mut Browser, page: &Path, region: &str) {
+pub fn scrolls(browser: &mut Browser, page: &Path, region: &str) {
     browser.open(page, SIZES[1], false);
     let region = format!("document.querySelector('{region}')");
     browser.value(&format!("{region}.focus()"));
@@ -276,7 +275,7 @@ pub(crate) fn scrolls(browser: &mut Browser, page: &Path, region: &str) {
 
 /// `tidy` finds the file to be valid HTML without a warning.
 #[track_caller]
-pub(crate) fn is_valid(page: &Path) {
+pub fn is_valid(page: &Path) {
     let tidy = Command::new("tidy").args(["-errors", "-quiet"]).arg(page).output();
     let Ok(output) = tidy else {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs tidy: apt-get install tidy");

@@ -1,11 +1,7 @@
 //! Makes the stores of a fleet whose truth is known: `generate DIR STORES [SEED [REPLICATES
 //! [MACHINES [uneven]]]]`.
 
-mod fleet;
-mod measure;
-mod uneven;
-
-use fleet::Fleet;
+use iopj_fleet::testing::fleet::Fleet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
