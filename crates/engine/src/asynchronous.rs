@@ -47,12 +47,14 @@
 //! engine, and ends. If the runtime ends before, the engine is dropped with the last clone; then, as any
 //! engine, it waits for what is in flight for at most five seconds, and blocks the thread.
 
+mod error;
 mod flights;
 
 use crate::engine::Engine;
-use crate::error::{EngineError, Refused};
+use crate::error::EngineError;
 use crate::pool::Buffer;
 use crate::request::{Buffers, Completion, IoError, Request};
+pub use error::RequestError;
 use flights::Flights;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -60,7 +62,6 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use thiserror::Error;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -79,20 +80,6 @@ pub struct Done {
     pub result: Result<u32, IoError>,
     /// The request's buffer.
     pub buffer: Buffer,
-}
-
-/// Why a request has no completion; of [`AsyncEngine::flush`] also that it failed.
-#[derive(Debug, Error)]
-pub enum RequestError {
-    /// The engine did not take the request, which is in here with its buffer: nothing was done.
-    #[error(transparent)]
-    Refused(Refused),
-    /// The engine is finished. The buffer goes back to the pool, when the engine is dropped at the latest.
-    #[error("{0}")]
-    Finished(Rc<EngineError>),
-    /// The flush failed.
-    #[error(transparent)]
-    Failed(IoError),
 }
 
 impl<E: Engine + 'static> AsyncEngine<E> {

@@ -3,6 +3,8 @@
 
 mod advice;
 mod drift;
+mod error;
+mod kind;
 mod outliers;
 mod page;
 mod policy;
@@ -12,6 +14,8 @@ mod winners;
 
 pub use advice::{Advice, Saving};
 pub use drift::Drift;
+pub use error::ReportError;
+pub use kind::KindReport;
 pub use outliers::Outlier;
 pub use page::page;
 pub use policy::model;
@@ -22,29 +26,10 @@ use crate::gather::foreign::is_inside;
 use crate::gather::{FILE, Manifest, ManifestError, PartRecord};
 use crate::table::{Kind, SCHEMA_VERSION, Table};
 use iopj_analysis::stats::holm_over_tested;
-use iopj_model::Observation;
 use read::{Cells, KindTrials};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-/// Why there is no report.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what each field is")]
-pub enum ReportError {
-    /// It is no data set.
-    #[error("{path} holds no data set: {error}; name a folder that `iopj fleet gather` has written")]
-    NotADataset { path: PathBuf, error: String },
-    /// It has other tables.
-    #[error("{path} has schema {found}, this iopj reads schema {known}: gather into a new folder")]
-    Schema { path: PathBuf, found: u32, known: u32 },
-    /// A part cannot be read.
-    #[error(
-        "the part {path} cannot be read: {error}; if a gather has replaced it meanwhile, try again, or else \
-         gather into a new folder"
-    )]
-    Parquet { path: PathBuf, error: parquet::errors::ParquetError },
-}
 
 /// A fleet.
 #[derive(Clone, Debug, Serialize)]
@@ -59,51 +44,6 @@ pub struct FleetReport {
     pub hosts: usize,
     /// Kinds of machines, those with the most hosts first.
     pub kinds: Vec<KindReport>,
-}
-
-/// A kind of machine.
-#[derive(Clone, Debug, Serialize)]
-pub struct KindReport {
-    /// Processor and cores.
-    pub machine: String,
-    /// The drives' models.
-    pub drive: String,
-    /// The kernel's release.
-    pub kernel: String,
-    /// Hosts, stores, and trials that count.
-    pub hosts: usize,
-    /// Stores.
-    pub stores: usize,
-    /// Trials.
-    pub trials: u64,
-    /// Of these, trials whose path was not taken.
-    pub refuted: u64,
-    /// Of these, trials that failed.
-    pub failed: u64,
-    /// When the first and the last trial began, in ns since 1970.
-    pub span_ns: Option<[i64; 2]>,
-    /// The names of its hosts.
-    #[serde(skip)]
-    pub host_names: Vec<String>,
-    /// Each workload: which path wins, and which to take.
-    pub workloads: Vec<WorkloadReport>,
-    /// Hosts far from the others.
-    pub outliers: Vec<Outlier>,
-    /// What a month changes; absent where too few hosts were measured in several months.
-    pub drift: Option<Drift>,
-    /// What a cost model of the kind is calibrated by.
-    #[serde(skip)]
-    pub observations: Vec<Observation>,
-    /// Facts about the machine for that model.
-    #[serde(skip)]
-    pub provenance: BTreeMap<String, String>,
-}
-
-impl KindReport {
-    /// The kind.
-    pub fn kind(&self) -> Kind {
-        Kind { machine: self.machine.clone(), drive: self.drive.clone(), kernel: self.kernel.clone() }
-    }
 }
 
 /// Reads a data set and decides.

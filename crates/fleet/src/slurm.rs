@@ -1,5 +1,6 @@
 //! A campaign as a job array of Slurm, in a folder that all nodes share: one task a node.
 
+mod package;
 mod tasks;
 
 use crate::campaign::{Array, By, BySlurm, Campaign};
@@ -10,6 +11,7 @@ use crate::lease::{Holder, Lease};
 use crate::program::{self, words};
 use crate::ssh::quoted;
 use crate::transfer;
+use package::PACKAGE;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,8 +21,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tasks::{Ended, Live};
 
-/// What holds Slurm's programs (Debian's name).
-const PACKAGE: &str = "Slurm's commands (slurm-client), and run it where they reach the cluster";
 /// How long before its time is up a task is told to end.
 const SIGNAL: &str = "--signal=B:TERM@60";
 /// How long tasks that were told to end may take.

@@ -21,6 +21,7 @@ mod energy;
 mod evidence;
 mod histograms;
 mod latencies;
+mod row;
 mod series;
 mod setup;
 mod stores;
@@ -29,10 +30,9 @@ mod trials;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 pub use contents::{Contents, Head, Kind, UNKNOWN};
-use iopj_analysis::Admission;
-use iopj_record::{Measurement, Trial};
 use iopj_store::{Store, StoreError};
 pub(crate) use latencies::Latencies;
+use row::{Row, measured, rows};
 use std::fmt;
 
 /// The version of all schemas together. It changes with any column.
@@ -142,53 +142,4 @@ pub fn batch(contents: &Contents, table: Table) -> RecordBatch {
         Table::Energy => column::batch(&energy::columns(), &energy::rows(contents)),
         Table::Costs => column::batch(&costs::columns(), &costs::rows(contents)),
     }
-}
-
-/// A trial of a store.
-#[derive(Clone, Copy)]
-struct Row<'a> {
-    contents: &'a Contents,
-    trial: &'a Trial,
-}
-
-impl<'a> Row<'a> {
-    fn measured(&self) -> Option<&'a Measurement> {
-        self.trial.outcome.measurement()
-    }
-
-    /// The measurement, where its times mean something.
-    fn timed(&self) -> Option<&'a Measurement> {
-        self.contents.timed(self.trial)
-    }
-
-    fn store(&self) -> String {
-        self.contents.id.clone()
-    }
-
-    fn setup(&self) -> String {
-        setup::setup(self.trial)
-    }
-
-    fn verdict(&self) -> Option<String> {
-        self.measured().map(|one| one.verdict.kind.as_str().to_owned())
-    }
-
-    fn in_force(&self) -> bool {
-        self.contents.study.is_in_force(self.trial.replicate)
-    }
-
-    /// What is compared: a trial that counts and that the report's tables admit, of a path that somebody
-    /// could take.
-    fn competes(&self) -> bool {
-        let admission = Admission::default().of(&self.contents.study);
-        self.in_force() && !self.trial.path.is_baseline() && admission.admit(self.trial).is_ok()
-    }
-}
-
-fn rows(contents: &Contents) -> Vec<Row<'_>> {
-    contents.trials.iter().map(|trial| Row { contents, trial }).collect()
-}
-
-fn measured(contents: &Contents) -> Vec<Row<'_>> {
-    rows(contents).into_iter().filter(|row| row.measured().is_some()).collect()
 }

@@ -2,6 +2,9 @@
 //! promise is broken. libFuzzer calls them (`fuzz/`), and so does the test of this crate, for seconds.
 //! [`browser`] shows pages to a real one, for the tests of others.
 
+mod texts;
+
+use texts::texts;
 pub mod browser;
 mod campaign;
 mod frames;
@@ -40,10 +43,4 @@ pub const TARGETS: &[Target] = &[
 /// There is none.
 pub fn target(name: &str) -> Target {
     *TARGETS.iter().find(|target| target.name == name).expect("a target of this name")
-}
-
-/// The texts of an input, parted by NUL; empty ones where it has fewer.
-fn texts<const N: usize>(input: &[u8]) -> [String; N] {
-    let mut parts = input.split(|byte| *byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
-    std::array::from_fn(|_| parts.next().unwrap_or_default())
 }

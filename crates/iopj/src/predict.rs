@@ -2,6 +2,7 @@
 //! are.
 
 mod cases;
+mod drawing;
 mod kernel;
 mod load;
 mod published;
@@ -9,11 +10,11 @@ mod text;
 
 use crate::args::PredictArgs;
 use crate::calibrate::{calibrated, observed};
-use crate::output::{note, print, print_json, write_figures, write_new};
+use crate::output::{note, print, print_json, write_new};
 use anyhow::anyhow;
+use drawing::draw;
 use iopj_model::answers::{Group, RANKED, Scores, Wanted, closed, json, simulated};
-use iopj_model::{Case, DataSheet, Model, Observation, Scored, against, cross_validate};
-use iopj_report::html::{Predicted, predicted_figures};
+use iopj_model::{Case, DataSheet, Model, Observation, against, cross_validate};
 use load::Asked;
 use std::path::Path;
 use std::process::ExitCode;
@@ -124,23 +125,4 @@ fn scores(
     let (scored, lacking) = against(model, &observations);
     let held_back = format!("{} calibrated the model, and {} did not", source.display(), store.display());
     Ok(Scores { scored, lacking, held_back })
-}
-
-/// Draws predictions against measurements into a folder.
-fn draw(folder: &Path, scores: &Scores, title: &str) -> anyhow::Result<()> {
-    let point = |one: &Scored| {
-        let (quantity, factor) = one.observation.quantity.shown();
-        Predicted {
-            quantity: quantity.to_owned(),
-            series: one.observation.case.path.to_string(),
-            place: one.observation.case.workload(),
-            measured: one.observation.value * factor,
-            predicted: one.prediction.value * factor,
-            interval: one.prediction.interval.map(|end| end * factor),
-            is_covered: one.is_covered(),
-        }
-    };
-    let mut points: Vec<Predicted> = scores.scored.iter().map(point).collect();
-    points.sort_by(|a, b| a.series.cmp(&b.series));
-    write_figures(folder, &predicted_figures(&points, title))
 }

@@ -8,6 +8,7 @@ mod arm_image;
 mod busybox;
 mod catalogue;
 mod error;
+mod kernel;
 mod modules;
 mod own;
 mod packed;
@@ -20,6 +21,7 @@ mod vmlinux;
 pub use busybox::busybox;
 pub use catalogue::Offer;
 pub use error::{Asked, ImageFault, KernelError};
+pub use kernel::Kernel;
 pub use tools::missing_tools;
 
 use crate::arch::Arch;
@@ -28,23 +30,7 @@ use apt::Apt;
 use catalogue::{Candidate, all_series, pick, series};
 use sources::Mirrors;
 use std::fs;
-use std::path::{Path, PathBuf};
-
-/// A kernel that a guest can boot.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kernel {
-    /// As `uname -r` says in the guest: `5.10.0-46-amd64`.
-    pub release: String,
-    /// The processor that it is for.
-    pub arch: Arch,
-    /// An uncompressed vmlinux ELF file with a PVH entry if there is one, else a bzImage; for Arm the plain
-    /// image.
-    pub image: PathBuf,
-    /// The folder with `modules.dep` and `kernel/…/*.ko`, all uncompressed; depmod(8) has run.
-    pub modules: PathBuf,
-    /// The configuration that it was built with, if known.
-    pub config: Option<PathBuf>,
-}
+use std::path::Path;
 
 /// The kernels for a processor that can be fetched, the newest of each series, and all that are cached;
 /// oldest first. `note` gets progress messages. Without the network the cached ones are returned, if there

@@ -4,6 +4,8 @@
 //! [`json`], and that of others job by job in [`runs`]. Counters around the run, the settings of the drive
 //! and the verdict are left to the runner.
 
+mod asking;
+mod error;
 pub mod job;
 pub mod json;
 mod ramp;
@@ -16,6 +18,8 @@ mod tests;
 mod waiting;
 mod watch;
 
+use asking::{ANSWER_LIMIT, answer, memory_file, words};
+pub use error::FioError;
 use job::job_file;
 pub use job::{Filename, FioJob, Phase};
 pub use json::{Direction, FioLatency, FioOutput, Percentiles, parse};
@@ -23,7 +27,6 @@ pub use watch::FioWatch;
 
 use iopj_core::evidence::ProcessEvidence;
 use iopj_core::{IoPath, RingSubmission};
-use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::ffi::OsStr;
@@ -32,83 +35,15 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, parent_id};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The oldest version that is used, that of Ubuntu 22.04. `io_uring_cmd` came later: see `supports`.
 pub const OLDEST: (u32, u32) = (3, 28);
-/// How long a program may take to answer a question about itself; tests run many programs at a time.
-const ANSWER_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 10 });
 /// How much of fio's output is read: its JSON is some 20 KB each time that it says how far it is.
 const MOST_OUTPUT: u64 = 64 << 20;
-
-/// Why fio did not do a run.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what each field is")]
-pub enum FioError {
-    /// No `fio` in any folder of `PATH`.
-    #[error("fio is not on PATH: install the package `fio`, or use --generator native")]
-    Missing,
-    /// Too old.
-    #[error(
-        "`{program}` is {version}, but 3.28 or newer is needed: install a newer fio, or use --generator \
-         native"
-    )]
-    TooOld { program: PathBuf, version: String },
-    /// It does not say what fio says.
-    #[error(
-        "`{program} {argument}` gave no answer ({reason}): check that this is fio, or reinstall the \
-         package `fio`"
-    )]
-    NoAnswer { program: PathBuf, argument: &'static str, reason: String },
-    /// This fio was built without an engine.
-    #[error(
-        "{version} has no engine `{engine}`, which {path} needs: install a fio built with it, or use \
-         --generator native"
-    )]
-    MissingEngine { version: String, engine: String, path: String },
-    /// No fio can take this path.
-    #[error("{path} cannot be run by fio: {reason}; use --generator native")]
-    Unsupported { path: String, reason: String },
-    /// An open load that fio has no options for.
-    #[error("fio has no option for {0}: leave it out, or use generator = \"native\"")]
-    Load(&'static str),
-    /// SPDK cannot be driven here.
-    #[error(transparent)]
-    Spdk(#[from] spdk::SpdkLack),
-    /// A name that a job file cannot hold.
-    #[error(
-        "fio cannot be given `{}`: its name {reason}; rename it, or name a link to it",
-        filename.escape_debug()
-    )]
-    Filename { filename: String, reason: &'static str },
-    /// Numbers that make no job.
-    #[error("fio cannot run this workload: {0}")]
-    Job(String),
-    /// A file that fio would have to lengthen.
-    #[error(
-        "`{filename}` has {len} bytes, but the job ends at byte {end}: give a larger file or a smaller size"
-    )]
-    TooShort { filename: PathBuf, len: u64, end: u64 },
-    /// fio ran and failed.
-    #[error("fio failed ({status}): {words}")]
-    Failed {
-        status: String,
-        /// Its own words, two lines at most.
-        words: String,
-    },
-    /// The stop flag was set.
-    #[error("fio was stopped before the end of its run")]
-    Stopped,
-    /// Output that cannot be read.
-    #[error("fio's output {0}: run the same job by hand and report it with fio's version")]
-    Output(String),
-    /// The operating system refused something.
-    #[error("{what}: {source}")]
-    Os { what: String, source: io::Error },
-}
 
 /// An installed fio.
 #[derive(Clone, Debug)]
@@ -367,30 +302,6 @@ fn ask(program: &Path, argument: &'static str, limit: Duration) -> Result<String
     }
 }
 
-/// The output of a program that must end within the limit; if it does not, it is killed.
-fn answer(command: &mut Command, limit: Duration) -> io::Result<Output> {
-    let mut outputs = [memory_file("answer")?, memory_file("errors")?];
-    let [stdout, stderr] = [outputs[0].try_clone()?, outputs[1].try_clone()?];
-    let mut child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn()?;
-    let asked = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        if asked.elapsed() > limit {
-            child.kill()?;
-            child.wait()?;
-            return Err(io::Error::other(format!("it did not answer within {} s", limit.as_secs())));
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    let mut read = |file: usize| {
-        let mut bytes = Vec::new();
-        outputs[file].rewind().and_then(|()| outputs[file].read_to_end(&mut bytes)).map(|_| bytes)
-    };
-    Ok(Output { status, stdout: read(0)?, stderr: read(1)? })
-}
-
 /// `fio-3.33` and builds between releases, such as `fio-3.33-12-gabcdef`.
 pub fn parse_version(text: &str) -> Option<(u32, u32)> {
     let numbers = text.strip_prefix("fio-")?.split('-').next()?;
@@ -414,10 +325,6 @@ fn check_length(job: &FioJob<'_>, filename: &Path) -> Result<(), FioError> {
     Ok(())
 }
 
-fn memory_file(name: &str) -> io::Result<File> {
-    Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
-}
-
 fn contents(file: &mut File) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.rewind()?;
@@ -427,17 +334,4 @@ fn contents(file: &mut File) -> io::Result<String> {
 
 fn missing_engine(errors: &str) -> Option<&str> {
     errors.lines().find_map(|line| line.strip_prefix("fio: engine ")?.strip_suffix(" not loadable"))
-}
-
-/// The first two different lines that say something, on one line, without control characters. Every job says
-/// the same, and what `exitall_on_error` does to the others is not a cause.
-fn words<'a>(lines: impl Iterator<Item = &'a str>) -> String {
-    let telling = |line: &&str| {
-        !line.is_empty() && !line.starts_with("note:") && !line.starts_with("fio: terminating on signal")
-    };
-    let mut lines = lines.map(str::trim).filter(telling);
-    let first = lines.next().unwrap_or_default();
-    let second = lines.find(|line| *line != first);
-    let joined = second.map_or(first.to_owned(), |second| format!("{first}; {second}"));
-    joined.chars().filter(|c| !c.is_control()).take(400).collect()
 }

@@ -1,8 +1,10 @@
 //! Smart plugs, instruments and exporters that answer with JSON or Prometheus' text over HTTP.
 
 mod config;
+mod secret;
 
 pub use config::{HttpConfig, HttpPreset, HttpValue};
+pub(crate) use secret::PASSWORD;
 
 use crate::clock::{ReadTime, monotonic_raw_ns};
 use crate::config::{ValueKind, time_limit};
@@ -69,9 +71,6 @@ pub fn open(config: &HttpConfig, allow: Allow) -> Result<Box<dyn Meter>, OpenErr
     meter.counts = vec![None; meter.channels.len()];
     Ok(Box::new(meter))
 }
-
-/// What stands in a url that has been read for `{password}`, whose braces no url may have.
-pub(crate) const PASSWORD: &str = "iopj-password-of-the-meter";
 
 /// User and password as Tasmota takes them: in the query (Tasmota documentation, "Commands with web
 /// requests").

@@ -17,12 +17,14 @@
 mod domains;
 mod perf;
 mod powercap;
+mod refused;
 
 use crate::clock::{ReadTime, monotonic_raw_ns};
 use crate::meter::{Channel, ChannelKind, Meter, MeterError, Reading, Scope, Value, Wrap};
 use crate::sysfs::{text, virtual_machine};
 use domains::{Comparison, apart, compare, disagreement, gained, group, scope};
 use powercap::Zone;
+pub use refused::RefusedDomain;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
@@ -42,15 +44,6 @@ pub struct Rapl {
     domains: Vec<Domain>,
     refused: Vec<RefusedDomain>,
     notes: Vec<String>,
-}
-
-/// A RAPL domain that gives no channel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RefusedDomain {
-    /// Control type and name (`intel-rapl-mmio/package-0`), as far as they are known.
-    pub name: String,
-    /// The cause, and the remedy if there is one.
-    pub why: String,
 }
 
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 mod fits;
 mod hosts;
 mod sentences;
+mod words;
 
 use super::number::{or_dash, thousands};
 use super::table::Table;
@@ -14,9 +15,7 @@ use iopj_analysis::explain::{
 use iopj_analysis::hosts::Processors;
 use iopj_core::{CostSource, Space};
 use iopj_record::Generator;
-
-/// Directories below this share of the kernel's part on every path are summed up.
-const SMALL: f64 = 0.01;
+use words::{SMALL, estimate, indented, letters, name, number, signed, spread};
 
 /// The whole explanation.
 pub fn explanation(explanation: &Explanation) -> String {
@@ -96,14 +95,6 @@ fn legend(columns: &[explain::Column]) -> String {
         .text()
 }
 
-fn letters(columns: &[usize]) -> String {
-    columns.iter().map(|at| letter(*at)).collect::<Vec<_>>().join(", ")
-}
-
-fn name(column: &explain::Column) -> String {
-    column.path.to_string() + &settings(&column.settings)
-}
-
 /// The rows, each with the columns of `heads` and a cell for each path's figure; several tables if one would
 /// be too wide.
 fn tables<'a, R>(
@@ -136,14 +127,6 @@ fn marked(block: &WorkloadCosts, at: usize) -> String {
     letter(at) + if block.columns[at].refuted { " (refuted)" } else { "" }
 }
 
-fn spread<R>(_: &R, _: usize, figure: MeanSpread) -> String {
-    match figure.stddev {
-        Some(0.0) => format!("{} ± 0", number(figure.mean)),
-        Some(stddev) => format!("{} ± {}", number(figure.mean), decimals(stddev, places(figure.mean))),
-        None => number(figure.mean),
-    }
-}
-
 fn by_part(block: &WorkloadCosts, parts: &Parts) -> String {
     let title = parts.measure.title();
     let mut text = format!("\n{title} per I/O in the kernel by source directory\n");
@@ -163,11 +146,6 @@ fn by_part(block: &WorkloadCosts, parts: &Parts) -> String {
     text += &format!("\n{title} per I/O in the kernel by function, without those that it calls\n");
     let mean = |_: &FunctionRow, _: usize, figure: MeanSpread| number(figure.mean);
     text + &tables(block, &parts.functions, |row| &row.figures, &function, &mean)
-}
-
-/// Functions are listed below their directory.
-fn indented(source: &str) -> String {
-    source.split_once(' ').map_or(source.to_owned(), |(_, function)| format!("  {function}"))
 }
 
 fn function(table: Table<'_, FunctionRow>) -> Table<'_, FunctionRow> {
@@ -239,46 +217,6 @@ fn space(space: Space) -> &'static str {
     match space {
         Space::User => "user",
         Space::Kernel => "kernel",
-    }
-}
-
-/// Decimals by size: none from 100 on, two below 10.
-fn places(value: f64) -> usize {
-    match value.abs() {
-        size if size >= 99.95 => 0,
-        size if size >= 9.995 => 1,
-        // Two would show 0.00.
-        size if size > 0.0 && size < 0.01 => 4,
-        _ => 2,
-    }
-}
-
-fn decimals(value: f64, places: usize) -> String {
-    if places == 0 { thousands(value) } else { format!("{value:.places$}") }
-}
-
-fn number(value: f64) -> String {
-    if value == 0.0 { "0".to_owned() } else { decimals(value, places(value)) }
-}
-
-/// A change with its sign.
-fn signed(value: f64) -> String {
-    format!("{}{}", if value < 0.0 { "-" } else { "+" }, number(value.abs()))
-}
-
-/// An estimate with its standard error, which has at least one decimal if it is below 1.
-fn estimate(value: f64, error: Option<f64>) -> String {
-    let places = places(value);
-    match error {
-        Some(error) if error > 0.0 && error < 1.0 => {
-            let places = places.max(1);
-            format!(
-                "{} ± {error:.places$}",
-                if value.abs() >= 1000.0 { number(value) } else { format!("{value:.places$}") }
-            )
-        }
-        Some(error) => format!("{} ± {}", decimals(value, places), decimals(error, places)),
-        None => number(value),
     }
 }
 

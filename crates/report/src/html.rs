@@ -24,6 +24,7 @@ mod plots;
 mod power;
 mod predicted;
 mod sections;
+mod style;
 mod svg;
 mod tables;
 mod text;
@@ -40,32 +41,15 @@ use iopj_record::watch::WatchRecord;
 use iopj_record::{Generator, StudyRecord, Trial};
 use model::Model;
 use std::collections::BTreeMap;
+pub use style::light_style;
+use style::{COLOURS, FIGURE_STYLE, SCRIPT, SCRIPT_SHA256, STYLE, style};
 
 pub use plots::{Plot, PlotCell, plots};
 pub use predicted::Predicted;
 pub use tables::{BarFigure, BarGroup, PathBar, TablePage, TableSection, table_page};
 
-/// Style of the page.
-const STYLE: &str = include_str!("html/style.css");
-/// Style of the figures, with the colours as variables.
-const FIGURE_STYLE: &str = include_str!("html/figure.css");
-/// The script: the switch between light and dark, and the downloads.
-const SCRIPT: &str = include_str!("html/script.js");
-/// SHA-256 of the script in base64, by which the policy lets it run.
-const SCRIPT_SHA256: &str = "1uW7BfrUEiB/XlD4V1T5PIdOCgKOaQ2q9r5bRnDuxUY=";
-
 /// The background of a figure outside the page.
 const PAPER: &str = "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>";
-
-/// Colours that differ between light and dark: name, light, dark.
-const COLOURS: [(&str, &str, &str); 6] = [
-    ("--paper", "#ffffff", "#15181c"),
-    ("--panel", "#f6f7f9", "#1c2025"),
-    ("--ink", "#1c2128", "#e4e7eb"),
-    ("--muted", "#59636e", "#9da7b3"),
-    ("--rule", "#e1e4e8", "#30363d"),
-    ("--accent", "#0065a3", "#6cb8ee"),
-];
 
 /// The report of a study as a whole HTML document, with the power over time of each of these traces. That of
 /// an emulated study has counts but no times. It begins with the advice on a question, where the store can
@@ -170,18 +154,6 @@ fn standalone(figure: &figure::Figure, style: &str) -> String {
     let start = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
     let svg = figure.drawing.svg().replacen("<svg", start, 1);
     svg.replacen('>', &format!("><title>{title}</title><style>{style}</style>{}", PAPER), 1)
-}
-
-/// The figures' style with colours in place of the variables, which hardly any program but a browser knows.
-fn style(colour: fn((&str, &'static str, &'static str)) -> &'static str) -> String {
-    COLOURS.iter().fold(FIGURE_STYLE.to_owned(), |style, named| {
-        style.replace(&format!("var({})", named.0), colour(*named))
-    })
-}
-
-/// The figures' style on white.
-pub fn light_style() -> String {
-    style(|(_, light, _)| light)
 }
 
 #[cfg(test)]

@@ -4,18 +4,20 @@
 //! Source: Documentation/driver-api/vfio.rst; include/uapi/linux/vfio.h. `container` (type1),
 //! `iommufd` and `no_iommu` map memory.
 
+mod calls;
 mod container;
 mod ioctl;
 mod iommufd;
 pub(crate) mod no_iommu;
 
 use self::ioctl::{Argument, IrqInfo, IrqSet, RegionInfo};
-use super::device::{Device, HugePages, PAGE, PageRange, Registers};
+use super::device::{Device, HugePages, PageRange, Registers};
 use super::irq::{self, Watch};
 use super::registers::DOORBELLS;
 use crate::error::EngineError;
 use crate::mmap::Mmap;
 use crate::pci::{Isolation, PciAddress};
+use calls::{call, consecutive, group, map_error, open_node};
 use container::Container;
 use iommufd::Iommufd;
 use no_iommu::Physical;
@@ -84,10 +86,6 @@ impl Vfio {
     }
 }
 
-fn call(what: &'static str, errno: i32) -> EngineError {
-    EngineError::call(what, errno, String::new())
-}
-
 /// Refuses a function that another driver has, or none.
 fn require_bound(address: PciAddress, folder: &Path) -> Result<(), EngineError> {
     if !folder.exists() {
@@ -102,40 +100,6 @@ fn require_bound(address: PciAddress, folder: &Path) -> Result<(), EngineError> 
     Err(EngineError::unsupported(format!(
         "{address} is bound to {driver} and not to vfio-pci: take it with `--take-device {address}`"
     )))
-}
-
-/// The IOMMU group of a function, by number.
-fn group(address: PciAddress, folder: &Path) -> Result<u32, EngineError> {
-    let link = folder.join("iommu_group").read_link().ok();
-    link.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()?.parse().ok()).ok_or_else(|| {
-        EngineError::unsupported(format!(
-            "{address} is not behind an IOMMU: switch one on in the firmware and by `intel_iommu=on` or \
-             `amd_iommu=on` on the kernel command line; without one, --i-know-no-iommu allows it \
-             unprotected"
-        ))
-    })
-}
-
-/// Opens a file of VFIO; the error says what to do.
-fn open_node(path: &Path) -> Result<File, EngineError> {
-    File::options().read(true).write(true).open(path).map_err(|e| {
-        let shown = path.display();
-        match e.raw_os_error() {
-            Some(libc::EBUSY) => EngineError::unsupported(format!(
-                "{shown} is in use by another process (a virtual machine, SPDK, or another iopj): end that \
-                 process"
-            )),
-            Some(libc::EACCES | libc::EPERM) => EngineError::unsupported(format!(
-                "you may not open {shown}: run iopj as root, or give this user access to it"
-            )),
-            Some(libc::ENOENT | libc::ENODEV) => EngineError::unsupported(format!(
-                "there is no {shown}: `modprobe vfio-pci`, and bind the device to it"
-            )),
-            errno => {
-                EngineError::call("open (VFIO)", errno.unwrap_or(0), format!(": {shown} cannot be used"))
-            }
-        }
-    })
 }
 
 fn region(device: &impl AsRawFd, index: u32) -> Result<RegionInfo, EngineError> {
@@ -322,13 +286,4 @@ impl Device for Vfio {
             Translation::Physical(_) => "no-iommu",
         }
     }
-}
-
-/// The addresses of the pages of a range that the device sees as one.
-fn consecutive(iova: u64, len: usize) -> Box<[u64]> {
-    (0..len / PAGE).map(|page| iova + (page * PAGE) as u64).collect()
-}
-
-fn map_error(what: &'static str, errno: i32) -> EngineError {
-    EngineError::call(what, errno, crate::remedy::memory_lock(errno))
 }

@@ -5,7 +5,7 @@ use crate::testing::host::Host;
 use crate::testing::measure::{self, Figures};
 use crate::testing::uneven::Uneven;
 use iopj_core::workload::Rw;
-use iopj_core::{IoPath, VerdictKind, Workload};
+use iopj_core::{IoPath, Workload};
 use iopj_record::energy::{RawValue, ReadingRow};
 use iopj_record::{Outcome, StudyRecord, Trial};
 use iopj_store::{Store, StoreError};

@@ -2,21 +2,20 @@
 
 mod bypass;
 mod energy;
+mod shared;
 
 use super::comparison::{Against, Comparison, Relation};
 use super::data::{ClaimCell, Shape, TrialSet};
 use super::metrics::{CPU, ClaimMetric, P50, P99};
 use super::question::Question;
 use super::{BASE, Definition};
-use crate::published;
 use iopj_analysis::grouping::ascending;
 use iopj_core::path::AioDescriptors;
-use iopj_core::{IoPath, Ring, RingCompletion, RingSubmission, Rw, SioCompletion, Submission};
+use iopj_core::{IoPath, RingCompletion, Rw, SioCompletion, Submission};
+use shared::absent_interfaces;
+pub(super) use shared::{OTHERS, SQPOLL, SYSCALL, printed, ring, sqpolls};
 
 pub(super) const POSIX_AIO: IoPath = IoPath::PosixAio(AioDescriptors::PerJob);
-pub(super) const SYSCALL: RingSubmission = RingSubmission::Syscall { split: false };
-pub(super) const SQPOLL: RingSubmission = RingSubmission::Sqpoll { kernel_wait: false };
-
 /// The study's paths and kernel bypass, as `--path` takes them.
 const WITH_BYPASS: &str = "posix-sio/syscall/interrupt,posix-sio/syscall/poll,posix-aio/syscall/interrupt,\
                            libaio/syscall/interrupt,io_uring/syscall/interrupt,io_uring/syscall/poll,\
@@ -187,12 +186,6 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     },
 ];
 
-/// Percentiles of a path's reads or writes, in the order of [`published::LatencyRow`].
-pub(super) fn printed(path: IoPath, writes: bool, metric: ClaimMetric) -> Option<f64> {
-    let at = 2 * usize::from(writes) + usize::from(metric.is(&P99));
-    published::latency(&path).map(|row| row.us[at])
-}
-
 /// A percentile of one path, claimed to be more than another's.
 fn more<'a>(
     data: &TrialSet<'a>,
@@ -204,10 +197,6 @@ fn more<'a>(
     let published = [path, other].map(|path| printed(path, shape.rw.writes(), metric));
     let comparison = Comparison::of_paths(data, metric, path, Relation::More, other, shape);
     Question::Compare(comparison.printed(published))
-}
-
-pub(super) fn ring(submission: RingSubmission, completion: RingCompletion) -> IoPath {
-    IoPath::IoUring(Ring { submission, completion, registered: false })
 }
 
 fn slower_writes<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
@@ -222,22 +211,6 @@ fn slower_writes<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
         questions.push(more(data, P99, ring(SQPOLL, completion), sio, shape));
     }
     questions
-}
-
-/// The interfaces with which posix-aio must be compared.
-pub(super) const OTHERS: [&str; 3] = ["posix-sio", "libaio", "io_uring"];
-
-/// A missing part for each of these interfaces that none of the cells is of.
-fn absent_interfaces<'a>(
-    cells: &[ClaimCell<'a>],
-    shape: Shape,
-    text: impl Fn(&str) -> String,
-) -> Vec<Question<'a>> {
-    let is_absent = |interface: &&str| !cells.iter().any(|cell| cell.path.interface() == *interface);
-    let missing = |interface: &str| {
-        Question::missing_for(text(interface), shape, format!("a verified path of {interface}, {shape}"))
-    };
-    OTHERS.into_iter().filter(is_absent).map(missing).collect()
 }
 
 fn slowest<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
@@ -292,10 +265,6 @@ fn busy_cores<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
         questions.extend(measured.map(|shape| equal(data, path, shape, cores, 8.0)));
     }
     questions
-}
-
-pub(super) fn sqpolls() -> [IoPath; 2] {
-    [ring(SQPOLL, RingCompletion::Interrupt), ring(SQPOLL, RingCompletion::Poll)]
 }
 
 /// The workloads of 4 KiB random reads under which sqpoll was measured, or `otherwise` if there are none.

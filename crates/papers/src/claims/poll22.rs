@@ -2,19 +2,16 @@
 
 mod costs;
 mod energy;
+mod setting;
 
 use super::comparison::{Against, Comparison, Relation};
-use super::data::{ClaimCell, Shape, TrialSet};
+use super::data::TrialSet;
 use super::metrics::{CPU, ClaimMetric, IOPS, MEAN_LATENCY, SWITCHES};
 use super::question::Question;
 use super::{BASE, Definition};
 use crate::published;
-use iopj_analysis::stats::summarize;
-use iopj_core::{IoPath, Rw, SioCompletion, Sleep};
-
-pub(super) const INTERRUPT: IoPath = IoPath::PosixSio(SioCompletion::Interrupt);
-pub(super) const POLL: IoPath = IoPath::PosixSio(SioCompletion::Poll);
-pub(super) const HYBRID: IoPath = IoPath::PosixSio(SioCompletion::Hybrid(Sleep::Auto));
+use iopj_core::IoPath;
+pub(super) use setting::{HYBRID, INTERRUPT, POLL, shape, thread_counts, too_fast};
 
 /// Its claims, in their order.
 pub(super) const DEFINITIONS: &[Definition] = &[
@@ -121,18 +118,6 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     },
 ];
 
-/// 4 KiB random reads at depth 1.
-pub(super) fn shape(numjobs: u32) -> Shape {
-    Shape { numjobs, ..Shape::of_4k(Rw::Randread) }
-}
-
-/// Thread counts of the trials of the three completion modes, or `otherwise` if there are none.
-pub(super) fn thread_counts(data: &TrialSet<'_>, fits: impl Fn(u32) -> bool, otherwise: u32) -> Vec<u32> {
-    let shapes =
-        data.shapes(&[INTERRUPT, POLL, HYBRID], |one| *one == shape(one.numjobs) && fits(one.numjobs));
-    if shapes.is_empty() { vec![otherwise] } else { shapes.iter().map(|shape| shape.numjobs).collect() }
-}
-
 fn faster<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
     let mut questions = Vec::new();
     for numjobs in [1, 8] {
@@ -185,10 +170,6 @@ fn cpu_order<'a>(data: &TrialSet<'a>) -> Vec<Question<'a>> {
         .collect()
 }
 
-/// Fewer context switches per I/O than this with interrupt completion: most I/Os were found complete before
-/// the thread slept, so the device is too fast for the claim.
-const SLEEPS: f64 = 0.5;
-
 /// Tolerance around one switch per I/O, as a share.
 const ONE_WITHIN: f64 = 0.1;
 
@@ -215,16 +196,4 @@ fn switches_at<'a>(data: &TrialSet<'a>, numjobs: u32) -> Vec<Question<'a>> {
         hold(HYBRID, Relation::Equal(ONE_WITHIN), 1.0),
         hold(POLL, Relation::Less, NO_SWITCH),
     ]
-}
-
-/// What is missing if interrupt completion hardly sleeps.
-pub(super) fn too_fast(interrupt: &ClaimCell<'_>) -> Option<String> {
-    let values: Vec<f64> =
-        interrupt.verified.iter().map(|measurement| measurement.context_switches_per_io).collect();
-    let seen = summarize(&values)?.mean;
-    let need = format!(
-        "a device slow enough that interrupt sleeps ({seen:.2} context switches per I/O, {})",
-        interrupt.shape
-    );
-    (seen < SLEEPS).then_some(need)
 }

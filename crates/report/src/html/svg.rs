@@ -12,9 +12,11 @@ pub(super) mod map;
 pub(super) mod power;
 pub(super) mod scatter;
 pub(super) mod steps;
+mod text_anchor;
 
 use drawing::{Drawing, Element, Point, Step};
 use label::{ABOVE, BELOW, LINE, Label, TO_BASELINE, apart, widest};
+pub(super) use text_anchor::{Anchor, number};
 
 /// Width of a common figure in its own units; text is 11 units high, and 12 in narrow windows.
 pub(super) const WIDTH: f64 = 440.0;
@@ -30,27 +32,6 @@ pub(super) const BOTTOM: f64 = TO_TICKS + LINE + BELOW;
 
 /// Colours of Okabe and Ito's palette that are visible on white and on black: all but the yellow.
 const COLOURS: usize = 7;
-
-/// Where a text is relative to its point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Anchor {
-    /// As in its group.
-    Inherited,
-    Start,
-    Middle,
-    End,
-}
-
-impl Anchor {
-    /// Its class in `figure.css`.
-    fn class(self) -> &'static str {
-        match self {
-            Anchor::Inherited | Anchor::Start => "",
-            Anchor::Middle => " middle",
-            Anchor::End => " end",
-        }
-    }
-}
 
 /// A drawing under construction.
 pub(super) struct Canvas {
@@ -221,17 +202,6 @@ pub(super) fn swatch(series: usize) -> String {
          class=\"s{}\">{mark}</g></svg>",
         series % COLOURS
     )
-}
-
-/// A coordinate with at most one decimal.
-pub(super) fn number(value: f64) -> String {
-    let value = if value.is_finite() { value } else { 0.0 };
-    let text = format!("{value:.1}");
-    match text.strip_suffix(".0") {
-        Some("-0") => "0".to_owned(),
-        Some(whole) => whole.to_owned(),
-        None => text,
-    }
 }
 
 /// Places one-line labels without overlap: the desired heights, moved until they are at least `gap` from each
