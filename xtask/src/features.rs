@@ -25,35 +25,29 @@ What iopj has already, with the page that explains it and the place in the code 
 ";
 
 /// What has no option: its name, its page, and its place in the code.
-const WITHOUT: [(&str, &str, &str); 22] = [
+const WITHOUT: [(&str, &str, &str); 24] = [
     ("adaptive engine: which way is taken", "docs/auto.md", "crates/auto/src/chooser.rs:Chooser"),
-    (
-        "adaptive engine: exploration and its budget",
-        "docs/auto.md",
-        "crates/auto/src/chooser/explore.rs:Burst",
-    ),
+    ("adaptive engine: exploration and its budget", "docs/auto.md", "crates/auto/src/policy.rs:EXPLORATION"),
     ("adaptive engine: policies as files", "docs/auto.md", "crates/auto/src/policy.rs:Policy"),
     ("agent on the target host", "docs/fabric.md", "crates/run/src/agent.rs:serve_agent"),
     ("checksums of a store", "docs/studies.md", "crates/store/src/checksum.rs:Kind"),
     ("control run", "docs/verdicts.md", "crates/run/src/control.rs:run"),
     ("co-runner", "docs/studies.md", "crates/load/src/corunner.rs:start"),
     ("damaged stores", "docs/trust.md", "crates/store/src/verify.rs:Checked"),
-    ("disk full while a store is written", "docs/studies.md", "crates/store/src/store.rs:transact"),
-    ("drive's firmware and model", "docs/studies.md", "crates/host/src/machine.rs:provenance"),
-    ("exact profiler", "docs/lab.md", "crates/lab/src/profile/attribute.rs"),
+    ("disk full while a store is written", "docs/studies.md", "crates/store/src/error.rs:of_sqlite"),
+    ("drive's firmware and model", "docs/studies.md", "crates/host/src/machine.rs:facts"),
+    ("exact profiler", "docs/lab.md", "crates/lab/src/profile/attribute.rs:profiles"),
     ("interrupts of network cards", "docs/fabric.md", "crates/report/src/two_hosts.rs"),
     ("comparison of two stores", "docs/statistics.md", "crates/analysis/src/compare.rs:compare"),
     ("preconditioning", "docs/studies.md", "crates/run/src/precondition.rs:Preconditioning"),
     ("preload library", "docs/preload.md", "crates/preload/src/lib.rs"),
-    (
-        "provenance: facts of machine and drive",
-        "docs/studies.md",
-        "crates/run/src/new_store.rs:provenance_of",
-    ),
+    ("provenance: facts of machine and drive", "docs/studies.md", "crates/run/src/new_store.rs:provenance"),
+    ("metrics for Prometheus: served", "docs/watch.md", "crates/metering/src/metrics/serve.rs:MetricsServer"),
     ("Python package", "docs/python.md", "python/src/lib.rs"),
     ("settings put back after any death", "docs/settings.md", "crates/host/src/settings/restore.rs:put_back"),
     ("steady state of a ramp", "docs/studies.md", "crates/load/src/steadystate.rs"),
-    ("traces", "docs/studies.md", "crates/load/src/trace.rs:Trace"),
+    ("traces", "docs/studies.md", "crates/load/src/trace.rs:Format"),
+    ("tracepoints of a watch", "docs/watch.md", "crates/probe/src/watch/events.rs:Meaning"),
     ("uncertainty of joules", "docs/meters.md", "crates/meter/src/uncertainty.rs"),
     ("verdict on the path that was taken", "docs/verdicts.md", "crates/probe/src/judge.rs:judge"),
 ];
