@@ -89,14 +89,14 @@ mod tests {
         let entry = |file: &str, sentence: &str| (file.to_owned(), sentence.to_owned());
         let entries = [
             entry("crates/core/src/lib.rs", "Words"),
-            entry("crates/path/src/path.rs", "Paths"),
+            entry("crates/core/src/path/text.rs", "Paths"),
             entry("xtask/src/main.rs", "Tasks"),
         ];
         let table = "| file | holds |\n|---|---|\n";
         assert_eq!(
             index(&entries).strip_prefix(HEAD).unwrap(),
             format!(
-                "\n## `crates/core/src`\n\n{table}| `lib.rs` | Words |\n| `path/mod.rs` | Paths |\n\n## \
+                "\n## `crates/core/src`\n\n{table}| `lib.rs` | Words |\n| `path/text.rs` | Paths |\n\n## \
                  `xtask/src`\n\n{table}| `main.rs` | Tasks |\n"
             )
         );

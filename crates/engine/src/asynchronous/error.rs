@@ -5,7 +5,7 @@ use crate::request::IoError;
 use std::rc::Rc;
 use thiserror::Error;
 
-/// Why a request has no completion; of [`flush`](crate::asynchronous::AsyncEngine::flush) also that it failed.
+/// Why a request has no completion; also why a [flush](crate::asynchronous::AsyncEngine::flush) failed.
 #[derive(Debug, Error)]
 pub enum RequestError {
     /// The engine did not take the request, which is in here with its buffer: nothing was done.
