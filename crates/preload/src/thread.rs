@@ -35,7 +35,8 @@ pub(crate) struct Place {
 }
 
 /// How long after the close of a ring its thread is interrupted, at the most. A worker of the kernel's does
-/// it (`io_ring_exit_work` of io_uring/io_uring.c), later on a busy machine: 60 ms were too few beside a build.
+/// it (`io_ring_exit_work` of io_uring/io_uring.c), later on a busy machine: 60 ms were too few beside a
+/// build.
 const LATEST_NS: i64 = 300_000_000;
 /// After so many calls in a row with more signals held off that is usual.
 const USUAL: u32 = 256;
