@@ -173,8 +173,10 @@ impl Adaptive {
     /// As [`AutoBuilder::open`].
     pub(crate) fn open(
         &self,
-        (rule, seed): (AutoPath, u64),
-        (target, pool): (&Target, &Pool),
+        rule: AutoPath,
+        seed: u64,
+        target: &Target,
+        pool: &Pool,
         iodepth: u32,
         cpus: KernelCpus,
     ) -> Result<JobEngine, EngineError> {
@@ -289,7 +291,7 @@ mod tests {
         assert_eq!(adaptive.warnings().collect::<Vec<_>>(), [format!("auto:p.toml {warning}")]);
         let pool = Pool::new(1, 4096).unwrap();
         let open = |adaptive: &Adaptive| {
-            adaptive.open((rule, 1), (&target, &pool), 1, KernelCpus::default()).map(|_| ())
+            adaptive.open(rule, 1, &target, &pool, 1, KernelCpus::default()).map(|_| ())
         };
         open(&adaptive).unwrap();
         // A run that is continued follows it without being told again.

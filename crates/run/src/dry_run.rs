@@ -106,7 +106,7 @@ fn on_this_host(ready: Ready, options: &Options) -> Result<RunPlan, RunError> {
     let is_program = study.program.is_some();
     let takes = |_: &PciAddress| ready.cells.iter().any(|cell| access.takes(&cell.path));
     let taken = options.take_device.filter(|address| !is_program && takes(address));
-    let sizes = (ready.would_make.unwrap_or(0), access.extent().len);
+    let (made, len) = (ready.would_make.unwrap_or(0), access.extent().len);
     Ok(RunPlan {
         study: study.name.clone(),
         target: access.path().to_owned(),
@@ -115,7 +115,7 @@ fn on_this_host(ready: Ready, options: &Options) -> Result<RunPlan, RunError> {
         replicates: [study.replicates.fewest(), study.replicates.most()],
         times: ready.times()?,
         meters: ready.metering.as_ref().map(Metering::names).unwrap_or_default(),
-        bytes: if is_program { PlannedBytes::default() } else { bytes(study, &ready.cells, sizes) },
+        bytes: if is_program { PlannedBytes::default() } else { bytes(study, &ready.cells, made, len) },
         changes,
         unchangeable,
         fabric: Vec::new(),
@@ -158,7 +158,7 @@ fn over_fabrics(study: &Study, keys: &Fabric, context: &mut RunContext<'_>) -> R
         replicates: [study.replicates.fewest(), study.replicates.most()],
         times,
         meters: metering.as_ref().map(Metering::names).unwrap_or_default(),
-        bytes: bytes(study, &cells, (made, 0)),
+        bytes: bytes(study, &cells, made, 0),
         changes,
         unchangeable,
         fabric: on_both_hosts(keys, &cells, writes),
@@ -212,7 +212,7 @@ fn on_both_hosts(keys: &Fabric, cells: &[Cell], writes: bool) -> Vec<String> {
 }
 
 /// The bytes of a run's fewest blocks, where a file of `made` bytes is made and the target has `len`.
-fn bytes(study: &Study, cells: &[Cell], (made, len): (u64, u64)) -> PlannedBytes {
+fn bytes(study: &Study, cells: &[Cell], made: u64, len: u64) -> PlannedBytes {
     let blocks = study.replicates.fewest();
     let mut bytes = PlannedBytes { made, ..PlannedBytes::default() };
     for Cell { workload, .. } in cells {

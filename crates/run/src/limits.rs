@@ -1,7 +1,6 @@
 //! Checks of a study's cells before anything is measured: numbers, sizes, memory, engines, settings.
 
-use crate::adaptive::Adaptive;
-use crate::engines::open_engine;
+use crate::engines::{Needs, open_engine};
 use crate::error::RunError;
 use crate::target::{Access, Extent};
 use crate::traces::Traces;
@@ -55,7 +54,7 @@ pub(crate) fn check_numbers(cells: &[Cell]) -> Result<(), RunError> {
 pub(crate) fn check_cells(
     mut cells: Vec<&Cell>,
     access: &mut Access,
-    (fio, adaptive): (Option<&Fio>, &Adaptive),
+    needs: Needs<'_>,
 ) -> Result<(), RunError> {
     cells.iter().try_for_each(|cell| check_beside(cell, access.may_take()))?;
     let (mut opened, traces) = (HashSet::new(), Traces::default());
@@ -69,7 +68,7 @@ pub(crate) fn check_cells(
                 cell.path
             ));
         }
-        if let (Generator::Fio, Some(fio)) = (cell.generator, fio) {
+        if let (Generator::Fio, Some(fio)) = (cell.generator, needs.fio) {
             check_fio(cell, fio)?;
             continue;
         }
@@ -85,7 +84,7 @@ pub(crate) fn check_cells(
         access.reach(cell.path)?;
         let target = access.target()?;
         check_transfer(cell, target)?;
-        let open = open_engine(cell, target, (adaptive, 0));
+        let open = open_engine(cell, target, needs.adaptive, 0);
         let len = access.extent().len;
         let spec = JobSpec { len, ..JobSpec::on(workload, target, 0, &open) };
         let replay = traces.replay(workload, target, &spec)?;

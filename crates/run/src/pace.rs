@@ -113,7 +113,7 @@ impl Pace {
     }
 
     /// Keeps the time that a trial of a cell took.
-    pub(crate) fn keep(&mut self, (number, cell): (usize, &Cell), took: Duration) {
+    pub(crate) fn keep(&mut self, number: usize, cell: &Cell, took: Duration) {
         self.took.insert(number, took);
         self.longest = self.longest.max(took);
         self.all += took;
@@ -123,7 +123,7 @@ impl Pace {
     /// An upper estimate for the next trial of a cell: one and a half times its latest trial. Before its
     /// first trial, the window after the longest ramp that the rule allows, or, where the window ends after a
     /// number of I/Os, the longest trial so far.
-    pub(crate) fn next(&self, (number, cell): (usize, &Cell)) -> Duration {
+    pub(crate) fn next(&self, number: usize, cell: &Cell) -> Duration {
         let ramp = self.rule.longest_ramp(cell.workload.ramp_time);
         let most = window(&cell.workload).map(|least| least - cell.workload.ramp_time + ramp);
         match (self.took.get(&number).copied(), most) {
@@ -171,11 +171,11 @@ mod tests {
         let rule = study.steadystate().unwrap();
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         let mut pace = Pace::new(&rule);
-        assert_eq!(pace.next((0, &cells[0])), minutes(25));
-        assert_eq!(Pace::new(&SteadyStateKeys::off()).next((0, &cells[0])), minutes(7));
+        assert_eq!(pace.next(0, &cells[0]), minutes(25));
+        assert_eq!(Pace::new(&SteadyStateKeys::off()).next(0, &cells[0]), minutes(7));
         // What it took beside its ramp and window counts too, if that was more.
-        pace.keep((0, &cells[0]), minutes(26));
-        assert_eq!(pace.next((0, &cells[0])), minutes(26));
+        pace.keep(0, &cells[0], minutes(26));
+        assert_eq!(pace.next(0, &cells[0]), minutes(26));
         assert_eq!(span(&cells, &study), minutes(21));
     }
 
@@ -187,11 +187,11 @@ mod tests {
         let rule = study.steadystate().unwrap();
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         let mut pace = Pace::new(&rule);
-        pace.keep((0, &cells[0]), minutes(8));
-        assert_eq!(pace.next((0, &cells[0])), minutes(12));
+        pace.keep(0, &cells[0], minutes(8));
+        assert_eq!(pace.next(0, &cells[0]), minutes(12));
         // A ramp that no rule makes longer leaves nothing to add.
         let pace = Pace { rule: SteadyStateKeys::off(), ..pace };
-        assert_eq!(pace.next((0, &cells[0])), minutes(8));
+        assert_eq!(pace.next(0, &cells[0]), minutes(8));
     }
 
     /// All trials were expected to take the mean of those so far.
@@ -205,9 +205,9 @@ mod tests {
         };
         let mut pace = Pace::new(&study.steadystate().unwrap());
         assert_eq!(left(&pace, &[0, 1]), [10.35, 100.35]);
-        pace.keep((0, &cells[0]), Duration::from_secs_f64(2.0 * 10.35));
+        pace.keep(0, &cells[0], Duration::from_secs_f64(2.0 * 10.35));
         assert_eq!(left(&pace, &[0, 1]), [20.7, 200.7]);
-        pace.keep((1, &cells[1]), Duration::from_secs(101));
+        pace.keep(1, &cells[1], Duration::from_secs(101));
         assert_eq!(left(&pace, &[0, 1, 1]), [20.7, 101.0, 101.0]);
     }
 
@@ -217,15 +217,15 @@ mod tests {
         let (study, cells) = study("ios = 1000\niodepth = [1, 32]");
         let seconds = Duration::from_secs;
         let mut pace = Pace::new(&SteadyStateKeys::off());
-        assert_eq!(pace.next((0, &cells[0])), seconds(0));
+        assert_eq!(pace.next(0, &cells[0]), seconds(0));
         let first = Planned { cell: 0, replicate: 0, position: 0 };
         assert_eq!(pace.left(&cells, &[first]), None);
         assert_eq!(span(&cells, &study), Duration::from_millis(600));
-        pace.keep((0, &cells[0]), seconds(700));
+        pace.keep(0, &cells[0], seconds(700));
         // Of the other cell nothing is known but that.
-        assert_eq!([0, 1].map(|cell| pace.next((cell, &cells[cell]))), [seconds(1050), seconds(700)]);
-        pace.keep((1, &cells[1]), seconds(6));
-        assert_eq!([0, 1].map(|cell| pace.next((cell, &cells[cell]))), [1050, 9].map(seconds));
+        assert_eq!([0, 1].map(|cell| pace.next(cell, &cells[cell])), [seconds(1050), seconds(700)]);
+        pace.keep(1, &cells[1], seconds(6));
+        assert_eq!([0, 1].map(|cell| pace.next(cell, &cells[cell])), [1050, 9].map(seconds));
     }
 
     /// The studies of two hosts say how long they take.

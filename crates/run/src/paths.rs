@@ -1,6 +1,7 @@
 //! Which paths work on a target: checks each one, and settles the paths of a study.
 
 use crate::adaptive::Adaptive;
+use crate::engines::Needs;
 use crate::error::{RunError, TrialError};
 use crate::options::Options;
 use crate::target::{Access, Taking, TargetSpec};
@@ -21,9 +22,6 @@ pub struct Checked {
     pub lost: Vec<String>,
 }
 
-/// What engines need besides their target.
-type Engines<'a> = (Option<&'a Fio>, &'a Adaptive);
-
 /// Whether each path works on a target. With `take_device`, kernel bypass is tried too: the device is taken
 /// for it and given back. The target is opened for reading.
 ///
@@ -39,7 +37,8 @@ pub fn check_paths(options: &Options, fio: Option<&Fio>, stop: &AtomicBool) -> R
     let target = spec.open_again()?;
     let locks = host.lock(target.devices())?;
     let mut access = Access::new(&host, &locks, target, spec, Taking::of(options))?;
-    let states = availabilities(&mut access, (fio, &Adaptive::default()), IoPath::all(), stop);
+    let needs = Needs { fio, adaptive: &Adaptive::default() };
+    let states = availabilities(&mut access, needs, IoPath::all(), stop);
     access.leave()?;
     let mut states = states?;
     let paths = IoPath::all().into_iter().filter_map(|path| Some((path, states.remove(&path)?))).collect();
@@ -51,7 +50,7 @@ pub fn check_paths(options: &Options, fio: Option<&Fio>, stop: &AtomicBool) -> R
 pub(crate) fn settle(
     study: &mut Study,
     access: &mut Access,
-    engines: Engines<'_>,
+    needs: Needs<'_>,
     stop: &AtomicBool,
 ) -> Result<Vec<Unavailable>, RunError> {
     let can_bypass = access.namespace().is_some();
@@ -60,7 +59,7 @@ pub(crate) fn settle(
         asked.extend(named_paths(paths, can_bypass)?);
     }
     asked.extend(named_paths(&study.paths, can_bypass)?);
-    let states = availabilities(access, engines, asked, stop)?;
+    let states = availabilities(access, needs, asked, stop)?;
     let mut unavailable: Vec<Unavailable> = Vec::new();
     let mut works = |path: IoPath| match states.get(&path) {
         Some(Availability::Available { .. }) => true,
@@ -102,12 +101,12 @@ pub(crate) fn settle(
 pub(crate) fn check_here(
     study: &Study,
     here: &mut Access,
-    engines: Engines<'_>,
+    needs: Needs<'_>,
     stop: &AtomicBool,
 ) -> Result<(), RunError> {
     let (cells, _) = plan::cells(study, &[])?;
     let own = cells.iter().filter(|cell| cell.is_here()).map(|cell| cell.path);
-    let states = availabilities(here, engines, own, stop)?.into_iter();
+    let states = availabilities(here, needs, own, stop)?.into_iter();
     let unavailable: Vec<Unavailable> = states
         .filter_map(|(path, state)| match state {
             Availability::Available { .. } => None,
@@ -149,11 +148,11 @@ fn reasons(unavailable: &[Unavailable]) -> String {
 /// device taken, and so are policies, which the drive's name decides about.
 fn availabilities(
     access: &mut Access,
-    (fio, adaptive): Engines<'_>,
+    needs: Needs<'_>,
     paths: impl IntoIterator<Item = IoPath>,
     stop: &AtomicBool,
 ) -> Result<BTreeMap<IoPath, Availability>, RunError> {
-    let can_bypass = access.namespace().is_some();
+    let (can_bypass, adaptive) = (access.namespace().is_some(), needs.adaptive);
     let mut paths: Vec<IoPath> = paths.into_iter().collect();
     paths.sort_by_key(|path| (access.takes(path), *path));
     paths.dedup();
@@ -171,7 +170,7 @@ fn availabilities(
             return Err(RunError::Interrupted);
         }
         let state = match path {
-            IoPath::Spdk if can_bypass => spdk(fio),
+            IoPath::Spdk if can_bypass => spdk(needs.fio),
             // It is tried once the drive is taken.
             _ if can_bypass && access.takes(&path) && access.is_planned() => {
                 Availability::Available { notes: Vec::new() }

@@ -14,6 +14,7 @@ use iopj_study::Study;
 use iopj_study::plan::{Cell, Planned};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -158,7 +159,8 @@ impl Preconditioning {
     pub(crate) fn bring(
         &mut self,
         target: &Target,
-        (class, smallest): (Class, &Workload),
+        class: Class,
+        smallest: &Workload,
         stop: &AtomicBool,
         tick: &mut dyn FnMut(),
     ) -> Result<&str, NativeError> {
@@ -183,14 +185,15 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Runs a workload once on `len` bytes from `base` on; its IOPS.
-    fn run(&mut self, workload: &Workload, (base, len): (u64, u64), seed: u64) -> Result<f64, NativeError> {
+    /// Runs a workload once on these bytes; its IOPS.
+    fn run(&mut self, workload: &Workload, bytes: Range<u64>, seed: u64) -> Result<f64, NativeError> {
         let path =
             if self.target.nvme().is_some() { IoPath::NvmePassthrough(Ring::PLAIN) } else { IoPath::Libaio };
         let cpus = KernelCpus::default();
         let open = |pool: &_, depth| {
             iopj_engine::open_on(path, self.target, pool, depth, &cpus).map(JobEngine::from)
         };
+        let (base, len) = (bytes.start, bytes.end - bytes.start);
         let spec =
             JobSpec { base, len, huge_pages: false, ..JobSpec::on(workload, self.target, seed, &open) };
         let run = native::run(&spec, self.stop, &mut |_, _| Ok(()), self.tick)?;
@@ -199,25 +202,28 @@ impl Writer<'_> {
 
     /// Writes the whole target twice, in order.
     fn fill(&mut self) -> Result<(), NativeError> {
-        let (base, len) = self.whole();
+        let Range { start: base, end } = self.whole();
+        let len = end - base;
         let block = u64::from(self.target.logical_block());
         let bs = ((128 << 10).min(len) / block * block) as u32;
         let ios = 2 * (len / u64::from(bs)).max(1);
         let fill =
             Workload { rw: Rw::Write, bs, iodepth: 16, length: Length::Ios(ios), ..Workload::default() };
-        self.run(&fill, (base, len), 1)?;
+        self.run(&fill, base..end, 1)?;
         // The blocks beyond the last whole write.
         let rest = len % u64::from(bs) / block * block;
         if rest > 0 {
             let fill = Workload { bs: rest as u32, length: Length::Ios(2), ..fill };
-            self.run(&fill, (base + len - len % u64::from(bs), rest), 1)?;
+            let from = end - len % u64::from(bs);
+            self.run(&fill, from..from + rest, 1)?;
         }
         Ok(())
     }
 
-    /// Where the data of the target begins, and its bytes.
-    fn whole(&self) -> (u64, u64) {
-        (self.target.data_offset(), self.target.data_len())
+    /// The bytes of the target that hold data.
+    fn whole(&self) -> Range<u64> {
+        let base = self.target.data_offset();
+        base..base + self.target.data_len()
     }
 
     /// Random writes in rounds until they are steady.
@@ -300,7 +306,7 @@ mod tests {
             let class = Class::of(&workload);
             assert!(done.is_due(class));
             let stop = AtomicBool::new(false);
-            let words = done.bring(&target, (class, &workload), &stop, &mut || {}).unwrap().to_owned();
+            let words = done.bring(&target, class, &workload, &stop, &mut || {}).unwrap().to_owned();
             assert!(!done.is_due(class) && done.found(class).as_ref() == Some(&words));
             words
         };
@@ -347,7 +353,7 @@ mod tests {
         let before = std::fs::read(&path).unwrap();
         let reads = Workload { rw: Rw::Randread, ..Workload::default() };
         let stop = AtomicBool::new(false);
-        done.bring(&target, (Class::Reads, &reads), &stop, &mut || {}).unwrap();
+        done.bring(&target, Class::Reads, &reads, &stop, &mut || {}).unwrap();
         let data = target.data_offset() as usize..(target.data_offset() + target.data_len()) as usize;
         let after = std::fs::read(&path).unwrap();
         let is_written = |at: usize| before[at..at + 4096] != after[at..at + 4096];

@@ -1,14 +1,12 @@
 //! Which trials of a run are left, in their order, and how long they take.
 
-use crate::blocks::{Blocks, Decide};
+use crate::blocks::Blocks;
 use crate::error::RunError;
 use crate::pace::Pace;
-use crate::precondition;
 use iopj_metering::Progress;
 use iopj_metering::energy::{GroupPosition, Metering, positions};
 use iopj_store::Store;
 use iopj_study::plan::{Cell, Planned};
-use iopj_study::{SteadyStateKeys, Study};
 use std::time::Duration;
 
 /// Which trials of a run are left, in their order, and how long they take.
@@ -26,22 +24,20 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// The trials that the store lacks.
+    /// The trials of these blocks that the store lacks, for cells of these classes.
     ///
     /// # Errors
     /// The store cannot be read, or the blocks cannot be decided on.
     pub(crate) fn new(
-        (study, cells, seed): (&Study, &[Cell], u64),
-        decide: Decide,
-        rule: &SteadyStateKeys,
+        mut blocks: Blocks,
+        classes: Vec<usize>,
+        pace: Pace,
         store: &mut Store,
         progress: &mut dyn Progress,
     ) -> Result<Schedule, RunError> {
-        let classes = precondition::classes(study, cells);
-        let mut blocks = Blocks::of(study, &classes, seed, decide, store)?;
         let trials = blocks.missing(store, progress)?;
         let places = positions(&trials, &classes);
-        Ok(Schedule { blocks, classes, trials, places, done: 0, pace: Pace::new(rule) })
+        Ok(Schedule { blocks, classes, trials, places, done: 0, pace })
     }
 
     /// The trials that are left.
@@ -62,7 +58,7 @@ impl Schedule {
 
     /// How long a trial of a cell will take.
     pub(crate) fn expected(&self, number: usize, cell: &Cell) -> Duration {
-        self.pace.next((number, cell))
+        self.pace.next(number, cell)
     }
 
     /// The time until the run ends: of the trials that are left, and of rests and patterns around them.
@@ -78,7 +74,7 @@ impl Schedule {
 
     /// A trial of a cell was measured, and took so long.
     pub(crate) fn took(&mut self, number: usize, cell: &Cell, time: Duration) {
-        self.pace.keep((number, cell), time);
+        self.pace.keep(number, cell, time);
     }
 
     /// The next trial is in the store. After the last one, the blocks are added that the study asks for.

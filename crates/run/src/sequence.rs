@@ -274,7 +274,7 @@ impl Planned {
         let locks = DeviceLocks::none();
         let access = Access::new(&context.host, &locks, stand_in, spec, self.tools.taking)?;
         let mut study = self.study.clone();
-        paths::settle(&mut study, &mut access.planned(made), self.tools.engines(), context.stop)?;
+        paths::settle(&mut study, &mut access.planned(made), self.tools.needs(), context.stop)?;
         let (cells, _) = plan::cells(&study, &[])?;
         let schedule = meters.schedule(&study, pace::span(&cells, &study))?;
         let times = RunTime::of_study(&study, &cells, Some(&schedule))?;
@@ -301,7 +301,8 @@ impl Opened {
     /// Settles the paths, and checks that every cell works here.
     pub(crate) fn ready(mut self, context: &mut RunContext<'_>) -> Result<Ready, RunError> {
         let unavailable = self.settle(context)?;
-        let Opened { planned, store_path, meters, may_change, is_said, would_make, mut drives } = self;
+        // In reverse: what comes first is dropped last.
+        let Opened { mut drives, would_make, is_said, may_change, meters, store_path, planned } = self;
         let Planned { mut study, tools, kept, is_look, .. } = planned;
         let seed = match &kept {
             Some(kept) => kept.record.seed,
@@ -311,9 +312,9 @@ impl Opened {
         let (cells, left_out) = plan::cells(&study, &[])?;
         if tools.program.is_none() {
             let (own, others): (Vec<&Cell>, Vec<&Cell>) = cells.iter().partition(|cell| cell.is_here());
-            limits::check_cells(others, &mut drives.access, tools.engines())?;
+            limits::check_cells(others, &mut drives.access, tools.needs())?;
             if let Some(here) = &mut drives.here {
-                limits::check_cells(own, here, tools.engines())?;
+                limits::check_cells(own, here, tools.needs())?;
             }
         }
         limits::check_settings(&cells, may_change, drives.access.may_take())?;
@@ -344,12 +345,12 @@ impl Opened {
         if kept.is_some() || tools.program.is_some() {
             return Ok(Vec::new());
         }
-        let unavailable = paths::settle(study, &mut self.drives.access, tools.engines(), context.stop)?;
+        let unavailable = paths::settle(study, &mut self.drives.access, tools.needs(), context.stop)?;
         if !unavailable.is_empty() && !*is_look {
             context.progress.unavailable(&unavailable);
         }
         if let Some(here) = &mut self.drives.here {
-            paths::check_here(study, here, tools.engines(), context.stop)?;
+            paths::check_here(study, here, tools.needs(), context.stop)?;
         }
         Ok(unavailable)
     }
@@ -393,7 +394,7 @@ impl Ready {
         for (count, why) in self.left_out.reasons() {
             context.progress.note(&format!("{count} combinations left out: {why}"));
         }
-        let Ready { study, seed, tools, cells, metering, drives, .. } = self;
+        let Ready { drives, metering, cells, tools, seed, study, .. } = self;
         let rule = if tools.program.is_some() { SteadyStateKeys::off() } else { study.steadystate()? };
         let runner = TrialRunner::new(&context.host, tools, seed, rule, context.stop);
         Trials { runner, study, cells, store, decide, metering, drives }.run(context.progress)

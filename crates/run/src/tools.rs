@@ -2,6 +2,7 @@
 
 use crate::adaptive::Adaptive;
 use crate::context::RunContext;
+use crate::engines::Needs;
 use crate::error::RunError;
 use crate::own_program::OwnProgram;
 use crate::profile::Profiler;
@@ -57,8 +58,8 @@ impl Tools {
     }
 
     /// What engines need besides their target.
-    pub(crate) fn engines(&self) -> (Option<&Fio>, &Adaptive) {
-        (self.fio.as_ref(), &self.adaptive)
+    pub(crate) fn needs(&self) -> Needs<'_> {
+        Needs { fio: self.fio.as_ref(), adaptive: &self.adaptive }
     }
 }
 

@@ -50,6 +50,13 @@ pub(crate) struct TrialRunner<'a> {
     said: RefCell<Vec<String>>,
 }
 
+/// A trial's place in the order of its study, and the seed of its offsets.
+#[derive(Clone, Copy)]
+struct TrialId {
+    position: u64,
+    seed: u64,
+}
+
 /// A measurement and the clock at its window's ends (`CLOCK_MONOTONIC`, ns).
 pub(crate) struct Measured {
     pub(crate) measurement: Measurement,
@@ -110,10 +117,9 @@ impl TrialRunner<'_> {
             return self.by_program(program, access, cell, tick);
         }
         let before = PowerState::read(&self.host, access.devices());
-        let seed = trial_seed(self.seed, planned);
-        let trial = (planned.position, seed);
+        let trial = TrialId { position: planned.position, seed: trial_seed(self.seed, planned) };
         let proofs = self.proofs(access, cell, control.as_ref(), trial, tick)?;
-        let (mut window, mut evidence) = self.generate(access, (cell, &proofs), trial, tick)?;
+        let (mut window, mut evidence) = self.generate(access, cell, &proofs, trial, tick)?;
         evidence.fabric = access.fabric_evidence().map(Box::new);
         let (costs, unprofiled) = self.profile(window.unsampled.take());
         let after = PowerState::read(&self.host, access.devices());
@@ -140,12 +146,13 @@ impl TrialRunner<'_> {
         Ok(Measured { measurement, clock_ns, load_raw_ns, unprofiled })
     }
 
-    /// Lets the generator do the I/O of a trial, which has a position in the study's order and a seed.
+    /// Lets the generator do the I/O of a trial.
     fn generate(
         &self,
         access: &Access,
-        (cell, proofs): (&Cell, &[Proof]),
-        trial: (u64, u64),
+        cell: &Cell,
+        proofs: &[Proof],
+        trial: TrialId,
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), TrialError> {
         let tick = &mut || {
@@ -157,10 +164,10 @@ impl TrialRunner<'_> {
         let beside = Beside::start(&cell.workload, self.stop)?;
         let done = match (cell.generator, self.tools.fio.as_ref()) {
             (Generator::Native, _) if !proofs.is_empty() => {
-                self.by_kinds(access, (cell, &beside), proofs, trial, tick)
+                self.by_kinds(access, cell, &beside, proofs, trial, tick)
             }
-            (Generator::Native, _) => self.by_native(access, (cell, Some(&beside)), trial, tick),
-            (Generator::Fio, Some(fio)) => self.by_fio(fio, access, (cell, &beside), trial, tick),
+            (Generator::Native, _) => self.by_native(access, cell, Some(&beside), trial, tick),
+            (Generator::Fio, Some(fio)) => self.by_fio(fio, access, cell, &beside, trial, tick),
             (Generator::Fio, None) => Err(TrialError::NoFio),
             (Generator::Program, _) => Err(ProgramError::NoProgram.into()),
         };

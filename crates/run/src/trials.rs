@@ -1,9 +1,10 @@
 //! The trials of a run, one after the other: settings, measurement, store, and everything put back.
 
-use crate::blocks::Decide;
+use crate::blocks::{Blocks, Decide};
 use crate::control;
 use crate::error::{RunError, TrialError};
 use crate::fabric::{FabricSide, Far, Measure};
+use crate::pace::Pace;
 use crate::precondition::{self, Class, Preconditioning, hardest};
 use crate::schedule::Schedule;
 use crate::target::{Access, Drives};
@@ -51,9 +52,7 @@ impl Trials<'_> {
         if let Some(made) = &mut self.drives.made {
             made.keep = true; // for --resume, until the study is complete
         }
-        let planned = (&self.study, &self.cells[..], self.runner.seed);
-        let rule = self.runner.steadystate;
-        let mut schedule = Schedule::new(planned, self.decide, &rule, &mut self.store, progress)?;
+        let mut schedule = self.schedule(progress)?;
         // Before the first write.
         let len = self.drives.access.extent().len;
         if let Some(text) = precondition::announcement(&self.study, &self.cells, schedule.left(), len) {
@@ -83,6 +82,13 @@ impl Trials<'_> {
             made.keep = summary.missing > 0;
         }
         Ok(summary)
+    }
+
+    fn schedule(&mut self, progress: &mut dyn Progress) -> Result<Schedule, RunError> {
+        let (study, store) = (&self.study, &mut self.store);
+        let classes = precondition::classes(study, &self.cells);
+        let blocks = Blocks::of(study, &classes, self.runner.seed, self.decide, store)?;
+        Schedule::new(blocks, classes, Pace::new(&self.runner.steadystate), store, progress)
     }
 
     fn measure(&mut self, schedule: &mut Schedule, progress: &mut dyn Progress) -> Result<Summary, RunError> {
@@ -122,7 +128,7 @@ impl Trials<'_> {
                 metering.keep(trial.position, load_ns, &mut self.context(progress))?;
             }
             let outcome = self.keep(trial, unprofiled, progress)?.outcome;
-            self.show((planned.cell, &outcome), metering.as_mut(), progress);
+            self.show(planned.cell, &outcome, metering.as_mut(), progress);
             failed += u64::from(outcome.measurement().is_none());
             schedule.advance(&mut self.store, progress)?;
         }
@@ -261,7 +267,8 @@ impl Trials<'_> {
     /// Shows how a trial of a cell has ended and, to who follows the run, what the meters know by now.
     fn show(
         &self,
-        (cell, outcome): (usize, &Outcome),
+        cell: usize,
+        outcome: &Outcome,
         metering: Option<&mut Metering>,
         progress: &mut dyn Progress,
     ) {
@@ -408,7 +415,7 @@ impl Trials<'_> {
                 .note(&format!("preconditioning for {class}: writing the target until it is in their state"));
             let target = self.drives.access.reach_kernel()?;
             let stop = self.runner.stop;
-            match done.bring(target, (class, smallest), stop, &mut || progress.tick()) {
+            match done.bring(target, class, smallest, stop, &mut || progress.tick()) {
                 Ok(words) => self.store.add_event(unix_ns(), "preconditioned", words)?,
                 Err(_) if stop.load(Ordering::Relaxed) => return Ok(false),
                 Err(error) => return Err(RunError::Refused(format!("preconditioning failed: {error}"))),

@@ -30,19 +30,14 @@ impl Program {
     }
 
     /// Its arguments; `server` is the address that its client connects to.
-    fn arguments(
-        self,
-        server: Option<IpAddr>,
-        (address, port): (IpAddr, u16),
-        reversed: bool,
-    ) -> Vec<String> {
+    fn arguments(self, server: Option<IpAddr>, at: SocketAddr, reversed: bool) -> Vec<String> {
         let mut line = match (self, server) {
-            (Program::Iperf3, None) => format!("-s -1 -B {address}"),
+            (Program::Iperf3, None) => format!("-s -1 -B {}", at.ip()),
             (Program::Iperf3, Some(to)) => format!("-c {to} -t {} --json", network::STREAM.as_secs()),
             (Program::IbSendLat, _) => "-R -F".to_owned(),
             (Program::IbSendBw, _) => "-R -F --report_gbits".to_owned(),
         };
-        line += &format!(" -p {port}");
+        line += &format!(" -p {}", at.port());
         line += match self {
             Program::Iperf3 if reversed && server.is_some() => " -R",
             Program::IbSendBw if reversed => " --reversed",
@@ -88,7 +83,7 @@ impl NetworkHere {
             }
             AskNetwork::Serve { program, address, is_reversed } => {
                 let port = network::free_port(address).map_err(refused)?;
-                let arguments = program.arguments(None, (address, port), is_reversed);
+                let arguments = program.arguments(None, SocketAddr::new(address, port), is_reversed);
                 self.serving = Some(Serving::start(program.name(), &arguments).map_err(refused)?);
                 Ok(port.into())
             }
@@ -222,7 +217,7 @@ impl Network<'_> {
     ) -> Result<T, NetworkError> {
         let (address, is_reversed) = (self.address, to == HostSide::Host);
         let port = self.there(AskNetwork::Serve { program, address, is_reversed })?;
-        let arguments = program.arguments(Some(address), (address, port), is_reversed);
+        let arguments = program.arguments(Some(address), SocketAddr::new(address, port), is_reversed);
         let mut tries = 0;
         let measured = loop {
             let ended = network::output(program.name(), &arguments, self.stop);
@@ -330,7 +325,9 @@ mod tests {
 
     #[test]
     fn both_sides_of_a_program_agree_on_port_and_direction() {
-        let line = |program: Program, to, reversed| program.arguments(to, (HERE, 7), reversed).join(" ");
+        let line = |program: Program, to, reversed| {
+            program.arguments(to, SocketAddr::new(HERE, 7), reversed).join(" ")
+        };
         assert_eq!(line(Program::Iperf3, None, true), "-s -1 -B 127.0.0.1 -p 7");
         assert_eq!(line(Program::Iperf3, Some(HERE), true), "-c 127.0.0.1 -t 2 --json -p 7 -R");
         assert_eq!(line(Program::Iperf3, Some(HERE), false), "-c 127.0.0.1 -t 2 --json -p 7");

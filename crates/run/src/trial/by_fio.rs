@@ -1,9 +1,9 @@
 //! A trial by fio. The ramp, the pass in which completions are counted, and the measured run are one fio
 //! process each.
 
-use super::TrialRunner;
 use super::beside::Beside;
 use super::window::{Window, add_counted};
+use super::{TrialId, TrialRunner};
 use crate::error::TrialError;
 use crate::target::Access;
 use iopj_core::Slice;
@@ -71,8 +71,9 @@ impl TrialRunner<'_> {
         &self,
         fio: &Fio,
         access: &Access,
-        (cell, beside): (&Cell, &Beside),
-        (position, seed): (u64, u64),
+        cell: &Cell,
+        beside: &Beside,
+        TrialId { position, seed }: TrialId,
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), TrialError> {
         let extent = access.extent();

@@ -1,9 +1,9 @@
 //! A trial of several kinds of jobs at once: each proves its path alone, then all do I/O together.
 
-use super::TrialRunner;
 use super::beside::Beside;
 use super::by_native::{Bracketed, has_ramp};
 use super::window::{KindDid, Window, add_counted};
+use super::{TrialId, TrialRunner};
 use crate::engines::open_engine;
 use crate::error::TrialError;
 use crate::target::Access;
@@ -35,7 +35,7 @@ impl TrialRunner<'_> {
         access: &Access,
         cell: &Cell,
         control: Option<&ControlRun>,
-        trial: (u64, u64),
+        trial: TrialId,
         tick: &mut dyn FnMut(),
     ) -> Result<Vec<Proof>, TrialError> {
         if cell.workload.beside.is_empty() {
@@ -43,7 +43,7 @@ impl TrialRunner<'_> {
         }
         let prove = |kind: Cell| {
             let kind = Cell { workload: to_prove(kind.workload), ..kind };
-            let (window, mut evidence) = self.by_native(access, (&kind, None), trial, tick)?;
+            let (window, mut evidence) = self.by_native(access, &kind, None, trial, tick)?;
             evidence.control = control.cloned();
             window.put_into(&mut evidence, &kind.workload);
             let (observed, verdict) = iopj_probe::assess(&kind.path, &evidence);
@@ -56,15 +56,16 @@ impl TrialRunner<'_> {
     pub(super) fn by_kinds(
         &self,
         access: &Access,
-        (cell, beside): (&Cell, &Beside),
+        cell: &Cell,
+        beside: &Beside,
         proofs: &[Proof],
-        (position, seed): (u64, u64),
+        TrialId { position, seed }: TrialId,
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), TrialError> {
         let (target, kinds) = (access.target()?, cell.kinds());
         let paced = kinds.iter().map(|kind| self.pacing(kind)).collect::<Result<Vec<_>, _>>()?;
         let opens: Vec<_> =
-            kinds.iter().map(|kind| open_engine(kind, target, (&self.tools.adaptive, seed))).collect();
+            kinds.iter().map(|kind| open_engine(kind, target, &self.tools.adaptive, seed)).collect();
         let steadystate = self.steadystate.rule(cell.workload.ramp_time);
         let mut specs = Vec::with_capacity(kinds.len());
         for (number, ((kind, open), (pacing, _))) in kinds.iter().zip(&opens).zip(&paced).enumerate() {
@@ -93,7 +94,7 @@ impl TrialRunner<'_> {
         .map(energy::raw_ns);
         let begin_ns = if has_ramp(&specs[0]) { begin_ns } else { window_raw_ns[0] };
         let windows = runs.into_iter().zip(&kinds).zip(&paced).map(|((run, kind), (_, pacer))| {
-            Window::of_native(run, kind, (*pacer, None), begin_ns, window_raw_ns)
+            Window::of_native(run, kind, *pacer, None, begin_ns, window_raw_ns)
         });
         let windows = windows.zip(&kinds).map(|(window, kind)| (window, &kind.workload)).collect();
         let loads = proofs.iter().flat_map(|proof| proof.load_raw_ns.iter().copied());

@@ -1,8 +1,8 @@
 //! A trial by our own jobs: the window between two snapshots, and the pass before it.
 
-use super::TrialRunner;
 use super::beside::Beside;
 use super::window::{Window, add_counted};
+use super::{TrialId, TrialRunner};
 use crate::engines::open_engine;
 use crate::error::TrialError;
 use crate::target::Access;
@@ -23,7 +23,8 @@ impl Window {
     pub(super) fn of_native(
         mut run: WindowTotals,
         cell: &Cell,
-        (pacer, replay): (Option<f64>, Option<&Replay>),
+        pacer: Option<f64>,
+        replay: Option<&Replay>,
         begin_raw_ns: u64,
         window_raw_ns: [u64; 2],
     ) -> Window {
@@ -40,7 +41,7 @@ impl Window {
         // late.
         let is_timed =
             replay.map_or(cell.workload.open.is_some(), |replay| replay.mapped().span_ns.is_some());
-        let open = open.and_then(|open| open_window(&open, &run, pacer, (replay, is_timed)));
+        let open = open.and_then(|open| open_window(&open, &run, pacer, replay, is_timed));
         Window {
             load_raw_ns: vec![begin_raw_ns, window_raw_ns[1]],
             window_raw_ns,
@@ -72,14 +73,15 @@ impl TrialRunner<'_> {
     pub(super) fn by_native(
         &self,
         access: &Access,
-        (cell, beside): (&Cell, Option<&Beside>),
-        (position, seed): (u64, u64),
+        cell: &Cell,
+        beside: Option<&Beside>,
+        TrialId { position, seed }: TrialId,
         tick: &mut dyn FnMut(),
     ) -> Result<(Window, Evidence), TrialError> {
         let (target, probe) = (access.target()?, access.probe()?);
         let is_taken = access.takes(&cell.path);
         let (can_count, open) =
-            (self.can_count(is_taken, probe), open_engine(cell, target, (&self.tools.adaptive, seed)));
+            (self.can_count(is_taken, probe), open_engine(cell, target, &self.tools.adaptive, seed));
         let has_pass = can_count.is_ok() && !is_taken;
         let (pacing, pacer) = self.pacing(cell)?;
         let spec = JobSpec {
@@ -104,7 +106,7 @@ impl TrialRunner<'_> {
         if let [device] = &mut evidence.devices[..] {
             device.settings.extend(access.set_up());
         }
-        Ok((Window::of_native(run, cell, (pacer, replay.as_deref()), begin_ns, window_raw_ns), evidence))
+        Ok((Window::of_native(run, cell, pacer, replay.as_deref(), begin_ns, window_raw_ns), evidence))
     }
 
     /// Runs jobs between snapshots of their pass and of their window. Without what works beside a trial, the
@@ -175,7 +177,8 @@ fn open_window(
     open: &OpenTotals,
     run: &WindowTotals,
     pacer_cpu_ns_per_io: Option<f64>,
-    (replay, is_timed): (Option<&Replay>, bool),
+    replay: Option<&Replay>,
+    is_timed: bool,
 ) -> Option<OpenWindow> {
     let issued = open.due - open.unissued;
     let sync = (open.syncs.count() > 0).then(|| latencies::of_syncs(open));

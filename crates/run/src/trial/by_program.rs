@@ -90,7 +90,7 @@ impl TrialRunner<'_> {
         if !variant.before.is_empty() {
             commands::run(&words(&variant.before), Some(self.stop), tick)?;
         }
-        let ran = self.ran(own, variant, access, (cell, tick));
+        let ran = self.ran(own, variant, access, cell, tick);
         // Whatever came of it, and to its end.
         let after = match &variant.after[..] {
             [] => Ok(()),
@@ -118,7 +118,8 @@ impl TrialRunner<'_> {
         own: &OwnProgram,
         variant: &Variant,
         access: &Access,
-        (cell, tick): (&Cell, &mut dyn FnMut()),
+        cell: &Cell,
+        tick: &mut dyn FnMut(),
     ) -> Result<Ran, TrialError> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(ProgramError::Interrupted.into());
