@@ -1,4 +1,4 @@
-//! What is asked of paths that choose, and what is answered.
+//! What the score of adaptive paths is asked, and what it answers: the types.
 
 use super::super::admission::{Admission, BarredCounts};
 use super::super::grouping::TrialSetup;
@@ -13,17 +13,17 @@ use std::fmt;
 /// What a path is in the evaluation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// One way throughout.
+    /// A static path: every I/O takes the same way.
     Static,
-    /// It chooses its way for this metric.
+    /// A path that chooses its way for this metric.
     Chooses(Metric),
-    /// It takes ways by chance.
+    /// A path that takes ways by chance.
     Random,
     /// An engine that could choose, bound to the way of this path.
     Pinned(Option<IoPath>),
 }
 
-/// What is demanded, of which trials.
+/// The question: what share of the best static path's figure is to be reached, how surely, by which trials.
 #[derive(Clone, Copy)]
 pub struct ScoreQuestion<'a> {
     /// The share of the best static path's figure that is to be reached.
@@ -56,7 +56,7 @@ impl ScoreQuestion<'_> {
     }
 }
 
-/// One cell, by one metric.
+/// The answer for one cell and one metric.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScoredCell {
     /// Workload, settings and generator.
